@@ -1,0 +1,77 @@
+# Every target makes what it needs first. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON3 ?= python3
+BIN := .venv/bin
+SAM_BIN := $(CURDIR)/.local/envs/sam/bin
+# `sam build` runs the python3.13 it finds on PATH.
+SAM := PATH="$(SAM_BIN):$$PATH" SAM_CLI_TELEMETRY=0 $(SAM_BIN)/sam
+SETUP := $(PYTHON3) scripts/setup.py
+CODE := layers worker cli functions tests scripts
+# what there is of it, so that a tree without one of them is checked all the same
+CODE_HERE = $(wildcard $(CODE))
+
+.PHONY: help setup demo test check check-code check-template format lock build sam-local aws-smoke clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## make or update all environments (a fraction of a second when they are up to date)
+	@$(SETUP)
+
+demo: setup ## the whole system on this machine, on real input; ARGS='--seconds 90 --workers 3 --connections 200 --report FILE'
+	@$(BIN)/python -m streamlease_cli.local.demo $(ARGS)
+
+test: setup ## all tests on two cores; ARGS='tests/core -k lease' for some of them
+	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+check: check-code check-template ## ruff, formatting, mypy, import contracts, template lint
+
+check-code:
+	@$(SETUP) main
+	$(BIN)/ruff check $(CODE_HERE)
+	$(BIN)/ruff format --check $(CODE_HERE)
+	$(BIN)/mypy $(CODE_HERE)
+	$(BIN)/lint-imports --no-cache
+
+check-template: ## only the template lint
+	@if [[ -e template.yaml ]]; then \
+	    $(SETUP) sam; \
+	    echo "sam validate --lint"; $(SAM) validate --lint --template template.yaml --region eu-west-1; \
+	    echo "cfn-lint template.yaml"; $(SAM_BIN)/cfn-lint --template template.yaml; \
+	else \
+	    echo "no template.yaml here, nothing to lint"; \
+	fi
+
+format: ## put the code into the house's format, and fix what ruff can fix
+	@$(SETUP) main
+	$(BIN)/ruff check --fix $(CODE_HERE)
+	$(BIN)/ruff format $(CODE_HERE)
+
+lock: ## renew requirements/*.txt, the layer's constraints and dynalite's lock; ARGS=--upgrade for newer versions
+	@$(SETUP) lock $(ARGS)
+
+build: ## sam build, into .aws-sam/
+	@$(SETUP) sam
+	$(SAM) build $(ARGS)
+
+sam-local: ## run each function over its events in Lambda's own container image, where a container engine runs
+	@if ! docker info >/dev/null 2>&1 && ! podman info >/dev/null 2>&1; then \
+	    echo "sam-local skipped: sam local invoke needs a container engine, and neither docker nor podman answers here."; \
+	    echo "The same events run through the same handlers in \`make test\`, in process and in the emulator."; \
+	else \
+	    $(MAKE) build; \
+	    PATH="$(SAM_BIN):$$PATH" SAM_CLI_TELEMETRY=0 bash scripts/sam_local.sh; \
+	fi
+
+aws-smoke: ## STACK=name: a short run against a stack that you deployed to AWS
+	@if [[ -z "$(STACK)" ]]; then echo "aws-smoke: name the stack: make aws-smoke STACK=streamlease-dev" >&2; exit 2; fi
+	@$(SETUP) main
+	@$(BIN)/python -m streamlease_cli.aws_smoke --stack $(STACK) $(ARGS)
+
+clean: ## remove everything that was made here: environments, builds, caches
+	rm -rf .venv .local .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find $(CODE_HERE) -type d \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Keeps fleets of outbound WebSocket connections alive: who owns what, decided purely and written conditionally."""

@@ -1,0 +1,31 @@
+"""What holds for every test: no test can reach an AWS account by accident, and none depends on the caller's settings."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Set at import, before any test module makes a client. An endpoint given on purpose keeps the caller's credentials.
+ENDPOINT_GIVEN = "STREAMLEASE_TEST_ENDPOINT" in os.environ
+
+for _name in [name for name in os.environ if name.startswith(("STREAMLEASE_", "POWERTOOLS_"))]:
+    if _name != "STREAMLEASE_TEST_ENDPOINT":
+        del os.environ[_name]
+
+os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+if not ENDPOINT_GIVEN:
+    for _name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
+        os.environ.pop(_name, None)
+    os.environ["AWS_ACCESS_KEY_ID"] = "testing"
+    os.environ["AWS_SECRET_ACCESS_KEY"] = "testing"  # noqa: S105 (what moto and the emulator take for a key)
+    os.environ["AWS_CONFIG_FILE"] = os.devnull
+    os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+
+# Shared cores make deadlines lie. In continuous integration the examples are the same in every run.
+settings.register_profile(
+    "streamlease",
+    deadline=None,
+    derandomize=os.environ.get("CI") == "true",
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("streamlease")

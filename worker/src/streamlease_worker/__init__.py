@@ -1,0 +1,1 @@
+"""The process that owns connections: it claims, dials, delivers, checkpoints and releases."""
