@@ -231,7 +231,7 @@ def find_python(uv: str) -> str:
 
 def is_wanted(python: str) -> bool:
     # A version manager's shim may be on PATH and yet refuse to run, so ask it.
-    return works(python, "-c", f"import sys, venv; sys.exit('%d.%d' % sys.version_info[:2] != '{PYTHON_VERSION}')")
+    return works(python, "-c", f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{PYTHON_VERSION}')")
 
 
 def works(*command: str) -> bool:

@@ -1,4 +1,4 @@
-"""What holds for every test: no test can reach an AWS account by accident, and none depends on the caller's settings."""
+"""What holds for every test: none can reach an AWS account by accident or depends on its caller's settings."""
 
 import os
 
@@ -17,7 +17,7 @@ if not ENDPOINT_GIVEN:
     for _name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
         os.environ.pop(_name, None)
     os.environ["AWS_ACCESS_KEY_ID"] = "testing"
-    os.environ["AWS_SECRET_ACCESS_KEY"] = "testing"  # noqa: S105 (what moto and the emulator take for a key)
+    os.environ["AWS_SECRET_ACCESS_KEY"] = "testing"
     os.environ["AWS_CONFIG_FILE"] = os.devnull
     os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
 
