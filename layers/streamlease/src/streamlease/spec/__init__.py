@@ -1,0 +1,1 @@
+"""The library's edge to people: connection specs, validated with pydantic."""
