@@ -150,9 +150,9 @@ def lock(upgrade: bool) -> None:
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         run(uv, "pip", "compile", *flags, "--universal", "--generate-hashes", *newer, source, "-o", target)
         say(target)
-    # Without hashes: pip takes a constraints file that has them for a demand to hash the local package too.
+    # All that the layer installs besides the package itself; its Makefile installs them by hash, then the package alone.
     target = "layers/streamlease/constraints.txt"
-    pinned = ("--universal", "--constraint", "requirements/main.txt", "--upgrade")
+    pinned = ("--universal", "--generate-hashes", "--constraint", "requirements/main.txt", "--upgrade")
     run(uv, "pip", "compile", *flags, *pinned, "layers/streamlease/pyproject.toml", "-o", target)
     say(target)
     npm = shutil.which("npm")
