@@ -1,0 +1,94 @@
+"""The embedded AWS: ministack, a process of this machine that speaks AWS's APIs and runs the deployed functions.
+
+Its state lives in memory and ends with it. Functions run as subprocesses of its interpreter, in its process group, from
+copies of their bundles under its own temporary folder; so its guard ends and removes them too.
+"""
+
+import http.client
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from streamlease_cli.local.checkout import REGION, Checkout, clean_environment
+from streamlease_cli.local.fault import LocalFault
+from streamlease_cli.local.process import Command, Process, free_port, is_open
+
+_READY_WITHIN_S = 30.0
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """A running embedded AWS. A context manager: leaving it ends it and removes its folder."""
+
+    process: Process
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+    def is_healthy(self) -> bool:
+        """True if it answers its health check."""
+        return self.process.poll() is None and _answers(self.port)
+
+    def client_environment(self) -> dict[str, str]:
+        """The environment of a process that is to use it: this one's, with no way to any other AWS."""
+        return clean_environment({"AWS_ENDPOINT_URL": self.endpoint})
+
+    def stop(self) -> None:
+        self.process.stop(within_s=5.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def start_emulator(checkout: Checkout, log: Path, port: int | None = None) -> Emulator:
+    """Starts it on loopback only, and returns once it answers (about a second).
+
+    Raises LocalFault if the port is taken, or if it does not come up.
+    """
+    program = checkout.tool("emulator", "ministack")
+    if port is not None and is_open(port):
+        raise LocalFault(f"port {port} is taken, so the embedded AWS cannot have it: choose another, or none")
+    chosen = port if port is not None else free_port()
+    folder = Path(tempfile.mkdtemp(prefix="streamlease-aws-"))
+    environment = clean_environment(
+        {
+            "GATEWAY_PORT": str(chosen),
+            "BIND_HOST": _HOST,  # its default is every interface
+            "MINISTACK_REGION": REGION,
+            "IOT_MTLS_ENABLED": "0",  # or it opens one more port
+            "LAMBDA_EXECUTOR": "local",
+            "PERSIST_STATE": "0",
+            "S3_PERSIST": "0",
+            "TMPDIR": str(folder),
+            "STATE_DIR": str(folder / "state"),
+            "S3_DATA_DIR": str(folder / "s3"),
+        }
+    )
+    command = Command("the embedded AWS", [str(program)], environment, folder, log, remove=[folder])
+    emulator = Emulator(Process(command), chosen)
+    try:
+        emulator.process.wait_until(lambda: _answers(emulator.port), _READY_WITHIN_S)
+    except BaseException:
+        emulator.stop()
+        raise
+    return emulator
+
+
+def _answers(port: int) -> bool:
+    # Not urllib: it would ask a proxy, where the environment names one.
+    connection = http.client.HTTPConnection(_HOST, port, timeout=2)
+    try:
+        connection.request("GET", "/_ministack/health")
+        return isinstance(json.load(connection.getresponse()).get("services"), dict)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

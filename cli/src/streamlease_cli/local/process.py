@@ -1,0 +1,151 @@
+"""Processes this one owns: each under a guard, so that none outlives it (see `guard`)."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self, cast
+
+from streamlease_cli.local.fault import LocalFault
+
+_GUARD = Path(__file__).with_name("guard.py")
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run. `log` takes its standard output and error; `remove` are folders to delete once it has ended."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    remove: Sequence[Path] = ()
+    grace_s: float = 5.0
+
+
+class Process:
+    """A running command and all that it started, as one. A context manager: leaving it stops them."""
+
+    def __init__(self, command: Command) -> None:
+        """Starts it. Raises LocalFault where it cannot be started at all."""
+        self._command = command
+        self._exit_code: int | None = None
+        guarded = [sys.executable, "-I", "-S", str(_GUARD), "--grace", str(command.grace_s)]
+        for folder in command.remove:
+            guarded += ["--remove", str(folder)]
+        with command.log.open("ab") as log:
+            self._guard = subprocess.Popen(
+                [*guarded, "--", *command.arguments],
+                env=command.environment,
+                cwd=command.folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._orders = cast("IO[bytes]", self._guard.stdin)
+        self._answers = cast("IO[bytes]", self._guard.stdout)
+        word, _, rest = self._answer().partition(" ")
+        if word != "pid":
+            self._ended()
+            raise LocalFault(f"{command.name} could not be started: {rest or 'its guard died'}")
+        self.pid = int(rest)
+        """Also the id of its process group."""
+
+    @property
+    def name(self) -> str:
+        return self._command.name
+
+    @property
+    def log(self) -> Path:
+        return self._command.log
+
+    def terminate(self) -> None:
+        """SIGTERM to the whole group; nothing if it has ended."""
+        self._send(b"TERM\n")
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group; nothing if it has ended."""
+        self._send(b"KILL\n")
+
+    def poll(self) -> int | None:
+        """The exit code (negative: the signal that ended it), None while it runs."""
+        return None if self._guard.poll() is None else self._ended()
+
+    def wait(self, within_s: float) -> int:
+        """The exit code. Raises LocalFault if it runs for longer."""
+        try:
+            self._guard.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise LocalFault(f"{self.name} did not end within {within_s:g} s (log: {self.log})") from None
+        return self._ended()
+
+    def stop(self, within_s: float = 5.0) -> int:
+        """SIGTERM, then SIGKILL if it has not ended in time. The exit code."""
+        self.terminate()
+        with contextlib.suppress(LocalFault):
+            return self.wait(within_s)
+        self.kill()
+        return self.wait(within_s)
+
+    def wait_until(self, ready: Callable[[], bool], within_s: float, what: str = "get ready") -> None:
+        """Returns once `ready()` holds. Raises LocalFault, with the end of the log, if it ends or is late."""
+        deadline_s = time.monotonic() + within_s
+        while not ready():
+            code = self.poll()
+            if code is not None:
+                raise LocalFault(f"{self.name} ended with {code} before it could {what}; its log says:\n{self.tail()}")
+            if time.monotonic() >= deadline_s:
+                raise LocalFault(f"{self.name} did not {what} within {within_s:g} s; its log says:\n{self.tail()}")
+            time.sleep(_POLL_S)
+
+    def tail(self, lines: int = 15) -> str:
+        """The end of its log, indented."""
+        text = self.log.read_text(errors="replace").splitlines()[-lines:]
+        return "\n".join(f"    {line}" for line in text) or "    (nothing)"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _send(self, order: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
+            self._orders.write(order)
+            self._orders.flush()
+
+    def _answer(self) -> str:
+        return self._answers.readline().decode().strip()
+
+    def _ended(self) -> int:
+        if self._exit_code is None:
+            guard_code = self._guard.wait()
+            word, _, rest = self._answer().partition(" ")
+            # No last word: the guard was killed, and its command with it.
+            self._exit_code = int(rest) if word == "exit" else guard_code
+            self._answers.close()
+            with contextlib.suppress(BrokenPipeError):
+                self._orders.close()
+        return self._exit_code
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_open(port: int) -> bool:
+    """True if something on this machine accepts connections on the port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
