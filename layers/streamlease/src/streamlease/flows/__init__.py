@@ -1,0 +1,1 @@
+"""The protocol's procedures of several requests, each a generator (see `streamlease.flow`)."""

@@ -1,0 +1,97 @@
+"""Find what nobody owns: all shards of the expiry index, and the members (design §5).
+
+Workers sweep to claim; the reconcile function sweeps to offer, as the backstop that works when no worker has room.
+"""
+
+from dataclasses import dataclass
+
+from streamlease import items, membership, plan
+from streamlease.errors import Malformed
+from streamlease.flow import Flow, now, page, read, write
+from streamlease.model import FLEET_ID, FleetSummary, Member
+from streamlease.plan import Candidate
+from streamlease.timing import Timing
+from streamlease.write import Index, Item, Query, Read, Scan, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one full sweep saw. `unowned` counts every candidate, also beyond those listed."""
+
+    candidates: tuple[Candidate, ...]
+    fleet: FleetSummary
+    members: tuple[Member, ...]
+    malformed: tuple[Malformed, ...]
+
+
+def stored_fleet() -> Flow[FleetSummary | None]:
+    """The summary that somebody's last sweep wrote. Raises Fault, Malformed."""
+    item = yield from read(Read(Table.MEMBERS, {"worker_id": FLEET_ID}))
+    return None if item is None else items.fleet_summary(item)
+
+
+def members() -> Flow[tuple[tuple[Member, ...], tuple[Malformed, ...]]]:
+    """Every member item, and what could not be read among them."""
+    found: list[Member] = []
+    malformed: list[Malformed] = []
+    cursor = None
+    while True:
+        answer = yield from page(Scan(Table.MEMBERS, cursor=cursor, consistent=True))
+        for item in answer.items:
+            if str(item.get("worker_id", "")).startswith("#"):
+                continue
+            try:
+                found.append(items.member(item))
+            except Malformed as problem:
+                malformed.append(problem)
+        cursor = answer.cursor
+        if cursor is None:
+            return tuple(found), tuple(malformed)
+
+
+def shard_page(
+    shard: str, *, timing: Timing, cursor: Item | None = None, limit: int = 1_000
+) -> Flow[tuple[tuple[Candidate, ...], Item | None]]:
+    """One page of candidates of one shard. The clock is the smaller of ours and the service's own `Date`, where given:
+    a caller whose clock runs ahead must not see a lease as expired early."""
+    instant = yield from now()
+    query = Query(
+        Table.CONNECTIONS,
+        shard,
+        Index.BY_EXPIRY,
+        below=timing.expired_before_ms(instant.wall_ms),
+        cursor=cursor,
+        limit=limit,
+    )
+    answer = yield from page(query)
+    clock_ms = instant.wall_ms if answer.date_ms is None else min(instant.wall_ms, answer.date_ms)
+    below = timing.expired_before_ms(clock_ms)
+    found = tuple(c for c in plan.candidates(answer.items) if c.lease_expires_at_ms < below)
+    return found, answer.cursor
+
+
+def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]:
+    """Sweep all shards once, listing at most `enough` candidates, and write the fleet summary.
+
+    Raises Fault. Shards are read to their end, for the count; only the list is cut. `turn` says which shard comes
+    first: workers that draw it at random do not all reach for the same few.
+    """
+    began = yield from now()
+    stored = yield from stored_fleet()
+    most = max(shards, stored.shards if stored else 0)
+    found: list[Candidate] = []
+    unowned = 0
+    keys = plan.sweep_shards(shards, most)
+    first = turn % len(keys)
+    for shard in keys[first:] + keys[:first]:
+        cursor: Item | None = None
+        while True:
+            some, cursor = yield from shard_page(shard, timing=timing, cursor=cursor)
+            unowned += len(some)
+            found.extend(some[: max(0, enough - len(found))])
+            if cursor is None:
+                break
+    everybody, malformed = yield from members()
+    fleet = plan.summary(everybody, unowned=unowned, shards=most, now_ms=began.wall_ms)
+    yield from write(membership.summarise(fleet))
+    return Sweep(tuple(found), fleet, everybody, malformed)

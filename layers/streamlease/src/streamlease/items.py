@@ -1,0 +1,173 @@
+"""Model ⇄ item. Items are plain mappings here; `dynamodb.attributes` turns them into DynamoDB's typed form and back.
+
+Decoding is strict about what the protocol reasons with: an item written by hand or by a stranger raises `Malformed`
+with its id, and is skipped by the caller, never repaired. Unknown attributes are left alone.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from streamlease.errors import Malformed
+from streamlease.model import (
+    Connection,
+    DesiredState,
+    FleetSummary,
+    Member,
+    MemberState,
+    Position,
+    Status,
+    StatusState,
+)
+from streamlease.write import Item, Value
+
+LATEST_SECONDS = 100_000_000_000
+"""A time in milliseconds below this would lie in 1973: somebody wrote seconds."""
+
+
+def connection(item: Item) -> Connection:
+    """Decode a connection item. Raises Malformed."""
+    where = f"connection {item.get('connection_id')!r}"
+    expires_at_ms = _optional_int(item, "lease_expires_at_ms", where)
+    if expires_at_ms is not None and 0 < expires_at_ms < LATEST_SECONDS:
+        raise Malformed(where, f"lease_expires_at_ms is {expires_at_ms}, which looks like seconds, not milliseconds")
+    return Connection(
+        connection_id=_text(item, "connection_id", where),
+        desired_state=_choice(item, "desired_state", where, DesiredState),
+        upstream_url=_text(item, "upstream_url", where),
+        spec=_mapping(item, "spec", where),
+        spec_version=_int(item, "spec_version", where),
+        lease_epoch=_int(item, "lease_epoch", where),
+        lease_owner=_optional_text(item, "lease_owner", where),
+        lease_expires_at_ms=expires_at_ms,
+        lease_nonce=_optional_text(item, "lease_nonce", where),
+        position=_position(item, where),
+        checkpoint_no=_optional_int(item, "checkpoint_no", where) or 0,
+        crashes=_optional_int(item, "crashes", where) or 0,
+        not_before_ms=_optional_int(item, "not_before_ms", where),
+        status=_status(item, where),
+        labels={name: str(value) for name, value in _mapping(item, "labels", where, optional=True).items()},
+        created_at_ms=_optional_int(item, "created_at_ms", where) or 0,
+        updated_at_ms=_optional_int(item, "updated_at_ms", where) or 0,
+        updated_by=_optional_text(item, "updated_by", where) or "",
+    )
+
+
+def member(item: Item) -> Member:
+    """Decode a member item. Raises Malformed."""
+    where = f"member {item.get('worker_id')!r}"
+    return Member(
+        worker_id=_text(item, "worker_id", where),
+        state=_choice(item, "state", where, MemberState),
+        heartbeat=_int(item, "heartbeat", where),
+        lease_expires_at_ms=_int(item, "lease_expires_at_ms", where),
+        generation=_optional_int(item, "generation", where) or 0,
+        capacity=_optional_int(item, "capacity", where) or 0,
+        owned=_optional_int(item, "owned", where) or 0,
+        started_at_ms=_optional_int(item, "started_at_ms", where) or 0,
+        zone=_optional_text(item, "zone", where) or "",
+        load=_mapping(item, "load", where, optional=True),
+        buried_at_ms=_optional_int(item, "buried_at_ms", where),
+    )
+
+
+def fleet_summary(item: Item) -> FleetSummary:
+    """Decode the fleet summary item. Raises Malformed."""
+    where = "fleet summary"
+    return FleetSummary(
+        at_ms=_optional_int(item, "at_ms", where) or 0,
+        live=_optional_int(item, "live", where) or 0,
+        owned=_optional_int(item, "owned", where) or 0,
+        unowned=_optional_int(item, "unowned", where) or 0,
+        shards=_optional_int(item, "shards", where) or 0,
+    )
+
+
+def position_attributes(position: Position) -> Item:
+    """What a checkpoint sets of a position: the map, and its readable part beside it."""
+    fields: Mapping[str, Value] = {
+        "sequence": position.sequence,
+        "instance": position.instance,
+        "resume_url": position.resume_url,
+        "token": position.token,
+    }
+    attributes: dict[str, Value] = {"position": {name: value for name, value in fields.items() if value is not None}}
+    if position.sequence is not None:
+        attributes["last_sequence"] = str(position.sequence)
+    return attributes
+
+
+def status_attributes(status: Status) -> Item:
+    fields: dict[str, Value] = {"state": status.state.value, "since_ms": status.since_ms}
+    if status.reason is not None:
+        fields["reason"] = status.reason
+    return {"status": fields}
+
+
+def _position(item: Item, where: str) -> Position | None:
+    if item.get("position") is None:
+        return None
+    fields = _mapping(item, "position", where)
+    sequence = fields.get("sequence")
+    if isinstance(sequence, bool) or not isinstance(sequence, int | float | str | None):
+        raise Malformed(where, f"position.sequence must be a number or a string, not {_kind(sequence)}")
+    return Position(
+        sequence=sequence,
+        instance=_optional_text(fields, "instance", f"{where} position"),
+        resume_url=_optional_text(fields, "resume_url", f"{where} position"),
+        token=_optional_text(fields, "token", f"{where} position"),
+    )
+
+
+def _status(item: Item, where: str) -> Status | None:
+    if item.get("status") is None:
+        return None
+    fields = _mapping(item, "status", where)
+    return Status(
+        state=_choice(fields, "state", f"{where} status", StatusState),
+        since_ms=_optional_int(fields, "since_ms", f"{where} status") or 0,
+        reason=_optional_text(fields, "reason", f"{where} status"),
+    )
+
+
+def _kind(value: object) -> str:
+    return "absent" if value is None else type(value).__name__
+
+
+def _text(item: Item, name: str, where: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise Malformed(where, f"{name} must be a non-empty string, not {_kind(value)}")
+    return value
+
+
+def _optional_text(item: Item, name: str, where: str) -> str | None:
+    return None if item.get(name) is None else _text(item, name, where)
+
+
+def _int(item: Item, name: str, where: str) -> int:
+    value = item.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Malformed(where, f"{name} must be a whole number, not {_kind(value)}")
+    return value
+
+
+def _optional_int(item: Item, name: str, where: str) -> int | None:
+    return None if item.get(name) is None else _int(item, name, where)
+
+
+def _mapping(item: Item, name: str, where: str, *, optional: bool = False) -> Mapping[str, Value]:
+    value = item.get(name)
+    if value is None and optional:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Malformed(where, f"{name} must be a map, not {_kind(value)}")
+    return value
+
+
+def _choice[E: StrEnum](item: Item, name: str, where: str, choices: type[E]) -> E:
+    value = item.get(name)
+    try:
+        return choices(str(value))
+    except ValueError:
+        known = ", ".join(choices)
+        raise Malformed(where, f"{name} is {value!r}; it must be one of {known}") from None
