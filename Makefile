@@ -58,14 +58,9 @@ build: ## sam build, into .aws-sam/
 	@$(SETUP) sam
 	$(SAM) build $(ARGS)
 
-sam-local: ## run each function over its events in Lambda's own container image, where a container engine runs
-	@if ! docker info >/dev/null 2>&1 && ! podman info >/dev/null 2>&1; then \
-	    echo "sam-local skipped: sam local invoke needs a container engine, and neither docker nor podman answers here."; \
-	    echo "The same events run through the same handlers in \`make test\`, in process and in the emulator."; \
-	else \
-	    $(MAKE) build; \
-	    PATH="$(SAM_BIN):$$PATH" SAM_CLI_TELEMETRY=0 bash scripts/sam_local.sh; \
-	fi
+sam-local: ## each function over its events in Lambda's own container image, where a container engine answers
+	@$(SETUP) main emulator sam
+	@$(BIN)/python scripts/sam_local.py
 
 aws-smoke: ## STACK=name: a short run against a stack that you deployed to AWS
 	@if [[ -z "$(STACK)" ]]; then echo "aws-smoke: name the stack: make aws-smoke STACK=streamlease-dev" >&2; exit 2; fi

@@ -150,7 +150,7 @@ def lock(upgrade: bool) -> None:
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         run(uv, "pip", "compile", *flags, "--universal", "--generate-hashes", *newer, source, "-o", target)
         say(target)
-    # All that the layer installs besides the package itself; its Makefile installs them by hash, then the package alone.
+    # All that the layer installs besides the package itself: its Makefile takes these by hash, the package alone.
     target = "layers/streamlease/constraints.txt"
     pinned = ("--universal", "--generate-hashes", "--constraint", "requirements/main.txt", "--upgrade")
     run(uv, "pip", "compile", *flags, *pinned, "layers/streamlease/pyproject.toml", "-o", target)
