@@ -30,12 +30,14 @@ test: setup ## all tests on two cores; ARGS='tests/core -k lease' for some of th
 
 check: check-code check-template ## ruff, formatting, mypy, import contracts, template lint
 
-check-code:
+check-code: ## only the code
 	@$(SETUP) main
-	$(BIN)/ruff check $(CODE_HERE)
-	$(BIN)/ruff format --check $(CODE_HERE)
-	$(BIN)/mypy $(CODE_HERE)
-	$(BIN)/lint-imports --no-cache
+	@# all of them, whatever the first says: one run shows everything
+	@failed=(); for tool in "ruff check" "ruff format --check" "mypy"; do \
+	    echo "$$tool"; $(BIN)/$$tool $(CODE_HERE) || failed+=("$$tool"); \
+	done; \
+	$(BIN)/lint-imports --no-cache || failed+=(lint-imports); \
+	if (( $${#failed[@]} )); then printf 'check: %s failed\n' "$${failed[@]}" >&2; exit 1; fi
 
 check-template: ## only the template lint
 	@if [[ -e template.yaml ]]; then \
