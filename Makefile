@@ -17,7 +17,7 @@ CODE_HERE = $(wildcard $(CODE))
 .PHONY: help setup demo test check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## make or update all environments (a fraction of a second when they are up to date)
 	@$(SETUP)
