@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 
-from streamlease_cli.local.checkout import REGION, Checkout, find_checkout
-from streamlease_cli.local.emulator import Emulator, start_emulator
+from streamlease_cli.local.checkout import Checkout, find_checkout
+from streamlease_cli.local.emulator import DIRECT, Emulator, start_emulator
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.process import is_open
 
@@ -37,11 +36,28 @@ def test_it_answers_aws_calls_on_loopback_and_leaves_nothing(temporary: Path, tm
     with start_emulator(find_checkout(), tmp_path / "log") as emulator:
         assert emulator.is_healthy()
         assert list(temporary.iterdir())
-        queues = boto3.client("sqs", endpoint_url=emulator.endpoint, region_name=REGION)
+        queues = emulator.session().client("sqs", endpoint_url=emulator.endpoint, config=DIRECT)
         assert queues.create_queue(QueueName="q")["QueueUrl"].startswith(f"http://127.0.0.1:{emulator.port}/")
     assert not emulator.is_healthy()
     assert not is_open(emulator.port)
     assert list(temporary.iterdir()) == []
+
+
+def test_the_callers_own_account_is_out_of_reach(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("AWS_PROFILE", "production"),
+        ("AWS_ACCESS_KEY_ID", "real"),
+        ("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+        ("HTTP_PROXY", "http://127.0.0.1:1"),
+    ):
+        monkeypatch.setenv(name, value)
+    queues = emulator.session().client("sqs", endpoint_url=emulator.endpoint, config=DIRECT)
+    assert "QueueUrls" in queues.list_queues()
+    inherited = emulator.client_environment()
+    assert inherited["AWS_ACCESS_KEY_ID"] == "local"
+    assert inherited["AWS_ENDPOINT_URL"] == emulator.endpoint
+    assert not {"AWS_PROFILE", "AWS_ENDPOINT_URL_SQS"} & inherited.keys()
 
 
 def test_a_taken_port_is_refused_by_name(emulator: Emulator, tmp_path: Path) -> None:

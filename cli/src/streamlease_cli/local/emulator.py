@@ -6,10 +6,15 @@ copies of their bundles under its own temporary folder; so its guard ends and re
 
 import http.client
 import json
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import boto3
+import botocore.session
+from botocore.config import Config
 
 from streamlease_cli.local.checkout import REGION, Checkout, clean_environment
 from streamlease_cli.local.fault import LocalFault
@@ -17,6 +22,8 @@ from streamlease_cli.local.process import Command, Process, free_port, is_open
 
 _READY_WITHIN_S = 30.0
 _HOST = "127.0.0.1"
+
+DIRECT = Config(proxies={})  # past any proxy that the environment names
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,25 @@ class Emulator:
     def client_environment(self) -> dict[str, str]:
         """The environment of a process that is to use it: this one's, with no way to any other AWS."""
         return clean_environment({"AWS_ENDPOINT_URL": self.endpoint})
+
+    def session(self) -> boto3.session.Session:
+        """For clients in this process: `session().client(service, endpoint_url=endpoint, config=DIRECT)`.
+
+        Blind to the caller's profile, region and credentials.
+        """
+        bare = botocore.session.Session(
+            session_vars={
+                "profile": (None, None, None, None),
+                "config_file": (None, None, os.devnull, None),
+                "credentials_file": (None, None, os.devnull, None),
+            }
+        )
+        return boto3.session.Session(
+            aws_access_key_id="local",
+            aws_secret_access_key="local",  # noqa: S106 - it takes any
+            region_name=REGION,
+            botocore_session=bare,
+        )
 
     def stop(self) -> None:
         self.process.stop(within_s=5.0)
@@ -62,6 +88,7 @@ def start_emulator(checkout: Checkout, log: Path, port: int | None = None) -> Em
         {
             "GATEWAY_PORT": str(chosen),
             "BIND_HOST": _HOST,  # its default is every interface
+            "MINISTACK_HOST": _HOST,  # what queue URLs say; its default, localhost, may mean IPv6 first
             "MINISTACK_REGION": REGION,
             "IOT_MTLS_ENABLED": "0",  # or it opens one more port
             "LAMBDA_EXECUTOR": "local",

@@ -149,3 +149,11 @@ def is_open(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def run(command: Command, within_s: float) -> None:
+    """Runs it to its end. Raises LocalFault with the end of its log unless that is a success, in time."""
+    with Process(command) as process:
+        code = process.wait(within_s)
+    if code != 0:
+        raise LocalFault(f"{command.name} failed with {code}; its log ({command.log}) says:\n{process.tail()}")

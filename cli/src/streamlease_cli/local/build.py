@@ -1,0 +1,91 @@
+"""`sam build` of this checkout, kept by what went into it: the same sources are built once."""
+
+import fcntl
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamlease_cli.local.checkout import Checkout, clean_environment
+from streamlease_cli.local.fault import LocalFault
+from streamlease_cli.local.process import Command, run
+
+# Everything that `sam build` reads. The worker runs from the checkout, not from the stack.
+_INPUTS = ("template.yaml", "functions", "layers", "requirements/sam.txt")
+_MADE = {"__pycache__", ".layer", "build", "dist"}
+_KEPT = 3
+_WITHIN_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A finished build. `template` is what `sam deploy` takes; `reused` says that nothing had to be built."""
+
+    template: Path
+    reused: bool
+    took_s: float
+
+
+def build(checkout: Checkout, log: Path) -> Build:
+    """The build of the checkout as it is now: an earlier one of the same content, or a new one.
+
+    Raises LocalFault, with what SAM said, where it fails. An interrupted build leaves nothing that looks finished.
+    """
+    began_s = time.monotonic()
+    sam = checkout.tool("sam", "sam")
+    place = checkout.local / "sam"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once build once
+        finished = place / content_hash(checkout.root)
+        reused = finished.is_dir()
+        if not reused:
+            unfinished = place / "unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            run(_command(checkout, sam, unfinished / "build", log), _WITHIN_S)
+            unfinished.rename(finished)
+            _prune(place, finished)
+    return Build(finished / "build" / "template.yaml", reused, time.monotonic() - began_s)
+
+
+def content_hash(root: Path) -> str:
+    """Names the content of everything a build reads; what a build or an import makes there does not count.
+
+    Raises LocalFault where there is no template.
+    """
+    if not (root / "template.yaml").is_file():
+        raise LocalFault(f"{root} has no template.yaml to build: is the checkout complete?")
+    digest = hashlib.sha256()
+    for path in sorted(_files(root)):
+        digest.update(f"{path.relative_to(root)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for name in _INPUTS:
+        top = root / name
+        if top.is_file():
+            yield top
+        for folder, folders, files in top.walk():
+            folders[:] = [inner for inner in folders if inner not in _MADE and not inner.endswith(".egg-info")]
+            yield from (folder / file for file in files)
+
+
+def _command(checkout: Checkout, sam: Path, into: Path, log: Path) -> Command:
+    # Its own python3.13 must be the first on PATH: SAM and the layer's Makefile build with that one.
+    environment = clean_environment({"SAM_CLI_TELEMETRY": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    environment["PATH"] = f"{sam.parent}:{environment.get('PATH', '')}"
+    arguments = [str(sam), "build", "--template-file", str(checkout.root / "template.yaml"), "--build-dir", str(into)]
+    # Not SAM's own cache, which overlooks a changed library under an unchanged requirements file.
+    arguments += ["--no-cached", "--parallel"]
+    return Command("sam build", arguments, environment, checkout.root, log)
+
+
+def _prune(place: Path, finished: Path) -> None:
+    builds = sorted((path for path in place.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for old in builds[:-_KEPT]:
+        if old != finished:
+            shutil.rmtree(old, ignore_errors=True)
