@@ -140,6 +140,13 @@ def test_what_a_command_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> 
     family.is_gone()
 
 
+def test_a_command_may_open_as_many_files_as_this_machine_allows(tmp_path: Path) -> None:
+    process = Process(command(tmp_path, "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"))
+    assert process.wait(10) == 0
+    soft, hard = map(int, process.log.read_text().split())
+    assert soft == min(hard, 65_536)
+
+
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
     missing = Command("the relay", ["/no/such/program"], dict(os.environ), tmp_path, tmp_path / "log")
     with pytest.raises(LocalFault, match="the relay could not be started: No such file or directory: /no/such/program"):

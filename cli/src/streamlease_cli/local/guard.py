@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -26,6 +27,7 @@ import sys
 import time
 
 _PR_SET_PDEATHSIG = 1
+_OPEN_FILES = 65_536
 
 
 def main() -> int:
@@ -63,7 +65,7 @@ def _guard(command: list[str], grace_s: float) -> int:
         stdout=sys.stderr,
         stderr=sys.stderr,
         start_new_session=True,
-        preexec_fn=_die_with_guard,  # safe: this process has one thread
+        preexec_fn=_prepare,  # safe: this process has one thread
     )
     _say(f"pid {child.pid}")
 
@@ -102,9 +104,14 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _die_with_guard() -> None:
+def _prepare() -> None:
+    """Runs in the command's process, before the command."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A socket each: the usual soft limit of 1,024 is less than a large demonstration needs.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _say(line: str) -> None:
