@@ -33,8 +33,9 @@ class Ponged:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The socket is gone, or the dial failed. One of `code` (close frame) and `http_status` (refused handshake) where
-    known; `error` says in words what happened, with no secret in it."""
+    """The socket is gone, or the dial failed. One of `code` (close frame, sent or received) and `http_status` (refused
+    handshake) where known; `error` says in words what happened, with no secret in it. Every `Dial` is followed by exactly
+    one, sooner or later, whether or not it opened."""
 
     error: str
     code: int | None = None
@@ -75,7 +76,7 @@ type Event = Opened | Message | Ponged | Closed | Acknowledged | Reading | Woke 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a socket. `url` and `headers` still hold references to secrets; the transport resolves them."""
+    """Open a socket. `url` and `headers` still hold references to secrets; `secrets.resolved` puts them in."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -86,9 +87,11 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a text message. May hold references to secrets; the transport resolves them."""
+    """Send a text message. May hold references to secrets; `secrets.resolved` puts them in."""
 
     text: str
+    json: bool = True
+    """Whether the text is JSON, so that what is put into it has to be written as JSON writes a string's inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +152,17 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the socket with this code. A `Closed` follows."""
+    """Close the socket with this code, or give up the dial under way. A `Closed` follows."""
 
     code: int = 1000
     reason: str = ""
+    abort: bool = False
+    """Drop the socket at once, without a closing handshake: an earlier `Close` was not answered in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Something worth counting happened: `unreadable_sequence`, `not_json`, `duplicate`, `oversized`…"""
+    """Something worth counting happened. `what` is a key of `COUNTED`."""
 
     what: str
     amount: int = 1
@@ -165,10 +170,26 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No more commands follow. `fatal`: not to be tried again until the spec changes."""
+    """No more commands follow; `Machine.position` still moves with late acknowledgements. `fatal`: not to be tried
+    again until the spec changes."""
 
     outcome: Literal["stopped", "fatal"]
     reason: str
 
+
+COUNTED = {
+    "not_json": "a message that is not JSON; delivered as text or bytes, without a sequence",
+    "unreadable_sequence": "a record whose sequence is absent or no number or text to resume from; delivered without one",
+    "unreadable_payload": "a record in which the payload's path leads nowhere; delivered whole",
+    "duplicate": "a record delivered before by this owner; dropped",
+    "future_sequence": "a record dated after its arrival; delivered, but the position stays at the present",
+    "gap": "a place where continuity could not be proven; delivered as a gap record",
+    "oversized": "a message above the spec's max_message; the connection was closed",
+    "invalid_utf8": "a text message that is not UTF-8; the connection was closed",
+    "late_pong": "no sign of life within pong_within of a ping; the connection was closed",
+    "stale": "no message within stale_after; the connection was closed",
+    "not_ready": "no sign of readiness within ready.within; the connection was closed",
+}
+"""What `Count` counts, and what each means."""
 
 type Command = Dial | Send | Ping | Deliver | WakeAt | Advance | Report | Close | Count | Finished
