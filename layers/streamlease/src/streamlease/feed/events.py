@@ -34,8 +34,8 @@ class Ponged:
 @dataclass(frozen=True, slots=True)
 class Closed:
     """The socket is gone, or the dial failed. One of `code` (close frame, sent or received) and `http_status` (refused
-    handshake) where known; `error` says in words what happened, with no secret in it. Every `Dial` is followed by exactly
-    one, sooner or later, whether or not it opened."""
+    handshake) where known; `error` says in words what happened, with no secret in it. Every `Dial` is followed by
+    exactly one, sooner or later, whether or not it opened."""
 
     error: str
     code: int | None = None
@@ -179,7 +179,7 @@ class Finished:
 
 COUNTED = {
     "not_json": "a message that is not JSON; delivered as text or bytes, without a sequence",
-    "unreadable_sequence": "a record whose sequence is absent or no number or text to resume from; delivered without one",
+    "unreadable_sequence": "a record whose sequence is absent or nothing to resume from; delivered without one",
     "unreadable_payload": "a record in which the payload's path leads nowhere; delivered whole",
     "duplicate": "a record delivered before by this owner; dropped",
     "future_sequence": "a record dated after its arrival; delivered, but the position stays at the present",
