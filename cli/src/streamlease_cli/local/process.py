@@ -14,6 +14,7 @@ from streamlease_cli.local.fault import LocalFault
 
 _GUARD = Path(__file__).with_name("guard.py")
 _POLL_S = 0.02
+_KILLED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,14 @@ class Process:
     def stop(self, within_s: float = 5.0) -> int:
         """SIGTERM, then SIGKILL if it has not ended in time. The exit code."""
         self.terminate()
+        return self.wait_or_kill(within_s)
+
+    def wait_or_kill(self, within_s: float) -> int:
+        """The exit code; SIGKILL if it has not ended in time."""
         with contextlib.suppress(LocalFault):
             return self.wait(within_s)
         self.kill()
-        return self.wait(within_s)
+        return self.wait(_KILLED_WITHIN_S)
 
     def wait_until(self, ready: Callable[[], bool], within_s: float, what: str = "get ready") -> None:
         """Returns once `ready()` holds. Raises LocalFault, with the end of the log, if it ends or is late."""

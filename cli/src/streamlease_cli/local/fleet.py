@@ -1,0 +1,116 @@
+"""Worker processes on this machine, as ECS would run tasks: started, drained with SIGTERM, killed."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from streamlease_cli.local.evidence import Departure
+from streamlease_cli.local.fault import LocalFault
+from streamlease_cli.local.process import Command, Process
+
+_STARTED_WITHIN_S = 30.0
+WORKER = (sys.executable, "-m", "streamlease_worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker process. `worker_id` is the name it gave itself."""
+
+    name: str
+    worker_id: str
+    process: Process
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+
+class Fleet:
+    """Workers of one run, each with a log of its own in `folder`. A context manager: leaving it stops them all."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], command: Sequence[str] = WORKER) -> None:
+        self.workers: list[Worker] = []
+        """All that were started, in that order, the ended ones too."""
+        self._folder = folder
+        self._environment = environment
+        self._command = command
+        self._starting: list[Process] = []
+
+    @property
+    def running(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.is_running]
+
+    @property
+    def logs(self) -> list[Path]:
+        return [worker.process.log for worker in self.workers]
+
+    def start(self, count: int) -> list[Worker]:
+        """Starts so many more, side by side, and returns once each has told its id.
+
+        Raises LocalFault, with what its log says, if one ends before that; what was started stays the fleet's.
+        """
+        self._starting = [self._process(len(self.workers) + number) for number in range(1, count + 1)]
+        started = [self._when_started(process) for process in self._starting]
+        self._starting = []
+        self.workers += started
+        return started
+
+    def kill(self, worker: Worker) -> Departure:
+        """SIGKILL: it ends without a word. Returns at once."""
+        departure = Departure(worker.worker_id, time.time_ns() // 1_000_000)
+        worker.process.kill()
+        return departure
+
+    def terminate(self, worker: Worker) -> Departure:
+        """SIGTERM: it drains and ends by itself. Returns at once."""
+        departure = Departure(worker.worker_id, time.time_ns() // 1_000_000)
+        worker.process.terminate()
+        return departure
+
+    def check(self, gone: Sequence[Worker] = ()) -> None:
+        """Raises LocalFault if a worker has ended that is not among `gone`."""
+        for worker in self.workers:
+            code = worker.process.poll()
+            if code is not None and worker not in gone:
+                raise LocalFault(f"{worker.name} ended with {code} by itself; its log says:\n{worker.process.tail()}")
+
+    def stop(self, within_s: float = 20.0) -> dict[str, int]:
+        """SIGTERM to all at once, SIGKILL to what has not ended in time. Exit codes by name, of all ever started."""
+        processes = [*(worker.process for worker in self.workers), *self._starting]
+        deadline_s = time.monotonic() + within_s
+        for process in processes:
+            process.terminate()  # once: a second one tells a worker to hurry
+        return {process.name: process.wait_or_kill(max(0.0, deadline_s - time.monotonic())) for process in processes}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _when_started(self, process: Process) -> Worker:
+        process.wait_until(lambda: worker_id_in(process.log) is not None, _STARTED_WITHIN_S, "start")
+        return Worker(process.name, worker_id_in(process.log) or "", process)
+
+    def _process(self, number: int) -> Process:
+        name = f"worker-{number}"
+        environment = {**self._environment, "STREAMLEASE_HEALTH_FILE": str(self._folder / f"{name}.health")}
+        log = self._folder / f"{name}.log"
+        return Process(Command(name, self._command, environment, self._folder, log, grace_s=10.0))
+
+
+def worker_id_in(log: Path) -> str | None:
+    """The id in a worker's log, None before it has told it."""
+    for line in log.read_text(errors="replace").splitlines():
+        try:
+            said = json.loads(line)
+        except ValueError:
+            continue
+        worker_id = said.get("worker_id") if isinstance(said, dict) else None
+        if worker_id:
+            return str(worker_id)
+    return None
