@@ -35,7 +35,7 @@ ENVIRONMENTS = {
     "sam": LOCAL / "envs/sam",
 }
 DYNALITE = "dynalite"
-LOCKS = ("main", "worker", "emulator", "relay", "sam", "uv")
+LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "uv")
 
 
 class SetupError(Exception):
@@ -146,7 +146,7 @@ def lock(upgrade: bool) -> None:
     newer = ("--upgrade",) if upgrade else ()
     flags = ("--quiet", "--python", find_python(uv), "--no-header", "--no-annotate", "--no-emit-index-url")
     for name in LOCKS:
-        # Universal: one lock for every platform. worker.in is constrained by main.txt, so main comes first.
+        # Universal: one lock for every platform. worker and build are constrained by main.txt, so main comes first.
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         run(uv, "pip", "compile", *flags, "--universal", "--generate-hashes", *newer, source, "-o", target)
         say(target)
