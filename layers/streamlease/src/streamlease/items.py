@@ -37,9 +37,9 @@ def connection(item: Item) -> Connection:
         spec=_mapping(item, "spec", where),
         spec_version=_int(item, "spec_version", where),
         lease_epoch=_int(item, "lease_epoch", where),
-        lease_owner=_optional_text(item, "lease_owner", where),
+        lease_owner=_optional_id(item, "lease_owner", where),
         lease_expires_at_ms=expires_at_ms,
-        lease_nonce=_optional_text(item, "lease_nonce", where),
+        lease_nonce=_optional_id(item, "lease_nonce", where),
         position=_position(item, where),
         checkpoint_no=_optional_int(item, "checkpoint_no", where) or 0,
         crashes=_optional_int(item, "crashes", where) or 0,
@@ -140,8 +140,16 @@ def _text(item: Item, name: str, where: str) -> str:
     return value
 
 
-def _optional_text(item: Item, name: str, where: str) -> str | None:
+def _optional_id(item: Item, name: str, where: str) -> str | None:
     return None if item.get(name) is None else _text(item, name, where)
+
+
+def _optional_text(item: Item, name: str, where: str) -> str | None:
+    """May be empty, as an upstream's reason for closing often is."""
+    value = item.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Malformed(where, f"{name} must be a string, not {_kind(value)}")
+    return value
 
 
 def _int(item: Item, name: str, where: str) -> int:
