@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeGuard
 
+from streamlease.errors import Malformed
+
 type Value = str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None
 type Item = Mapping[str, Value]
 type Key = Mapping[str, str]
@@ -176,7 +178,10 @@ type Write = Put | Update | Delete
 
 
 def apply(write: Write, item: Item | None) -> Item | None:
-    """The item after `write`, whose condition holds of `item`. None: no item is left."""
+    """The item after `write`, whose condition holds of `item`. None: no item is left.
+
+    Raises Malformed where it adds to what is no number, as DynamoDB refuses it: an epoch must not begin anew.
+    """
     match write:
         case Put():
             return dict(write.item)
@@ -189,7 +194,9 @@ def apply(write: Write, item: Item | None) -> Item | None:
                 after.pop(name, None)
             for name, amount in write.add.items():
                 before = after.get(name, 0)
-                after[name] = (before if _is_number(before) else 0) + amount
+                if not _is_number(before):
+                    raise Malformed(f"{write.table} {dict(write.key)}", f"{name} must be a number to be added to")
+                after[name] = before + amount
             return after
 
 
