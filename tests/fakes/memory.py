@@ -107,7 +107,10 @@ class MemoryStore:
         before = table.get(key)
         if not holds(write.condition, before):
             return Refused(before)
-        after = apply(write, before)
+        try:
+            after = apply(write, before)
+        except Malformed as problem:
+            raise Denied(str(problem)) from None
         if after is None:
             table.pop(key, None)
         else:
