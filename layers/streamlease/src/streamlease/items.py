@@ -15,6 +15,7 @@ from streamlease.model import (
     Member,
     MemberState,
     Position,
+    Sequence,
     Status,
     StatusState,
 )
@@ -22,6 +23,8 @@ from streamlease.write import Item, Value
 
 LATEST_SECONDS = 100_000_000_000
 """A time in milliseconds below this would lie in 1973: somebody wrote seconds."""
+LONGEST_NUMBER = 10**38
+"""DynamoDB keeps 38 digits of a number, and refuses more."""
 
 
 def connection(item: Item) -> Connection:
@@ -90,6 +93,8 @@ def position_attributes(position: Position) -> Item:
         "resume_url": position.resume_url,
         "token": position.token,
     }
+    if position.sequence is not None and not _is_storable(position.sequence):
+        fields = {**fields, "sequence": repr(position.sequence), "sequence_is_number": True}
     attributes: dict[str, Value] = {"position": {name: value for name, value in fields.items() if value is not None}}
     if position.sequence is not None:
         attributes["last_sequence"] = str(position.sequence)
@@ -110,6 +115,8 @@ def _position(item: Item, where: str) -> Position | None:
     sequence = fields.get("sequence")
     if isinstance(sequence, bool) or not isinstance(sequence, int | float | str | None):
         raise Malformed(where, f"position.sequence must be a number or a string, not {_kind(sequence)}")
+    if isinstance(sequence, str) and fields.get("sequence_is_number") is True:
+        sequence = _long_number(sequence, where)
     return Position(
         sequence=sequence,
         instance=_optional_text(fields, "instance", f"{where} position"),
@@ -127,6 +134,24 @@ def _status(item: Item, where: str) -> Status | None:
         since_ms=_optional_int(fields, "since_ms", f"{where} status") or 0,
         reason=_optional_text(fields, "reason", f"{where} status"),
     )
+
+
+def _is_storable(sequence: Sequence) -> bool:
+    """Whether the store keeps it as it is. Upstreams count as they like: a longer number is kept as its text."""
+    if isinstance(sequence, str):
+        return True
+    if isinstance(sequence, int):
+        return abs(sequence) < LONGEST_NUMBER
+    return not sequence or 1e-130 <= abs(sequence) < 1e126
+
+
+def _long_number(text: str, where: str) -> int | float:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise Malformed(where, f"position.sequence is {text!r}, which is no number")
 
 
 def _kind(value: object) -> str:
