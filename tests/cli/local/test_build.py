@@ -128,7 +128,7 @@ def test_a_failed_build_says_what_sam_said_and_leaves_nothing_to_reuse(refused: 
     (tmp_path / "layers").mkdir()
     (tmp_path / "layers" / "Makefile").write_text("build-Layer:\n\t@echo no wheels here; exit 1\n")
     for _ in range(2):
-        with pytest.raises(LocalFault, match=r"sam build failed with 1[^$]*no wheels here"):
+        with pytest.raises(LocalFault, match=r"sam build failed with 1: .*Make Failed.*\(log: "):
             build(refused, tmp_path / "log")
 
 
@@ -148,7 +148,7 @@ def test_a_deployed_stack_tells_its_settings_and_takes_an_update(
 @pytest.mark.emulator
 def test_a_refused_deployment_says_what_sam_said(refused: Checkout, emulator: Emulator, tmp_path: Path) -> None:
     template = build(refused, tmp_path / "log")
-    with pytest.raises(LocalFault, match=r"sam deploy failed with 1[^$]*Size"):
+    with pytest.raises(LocalFault, match=r"sam deploy failed with 1.*Size"):
         deploy(refused, template, emulator, "refused", {}, tmp_path / "log")
 
 

@@ -58,7 +58,7 @@ def test_a_worker_that_ends_by_itself_is_noticed(tmp_path: Path) -> None:
         [worker] = workers.start(1)
         os.kill(worker.process.pid, signal.SIGSEGV)
         worker.process.wait(10)
-        with pytest.raises(LocalFault, match=r"worker-1 ended with -11 by itself; its log says:[^$]*started"):
+        with pytest.raises(LocalFault, match=r"worker-1 ended with -11 by itself: .*started"):
             workers.check()
 
 
@@ -66,7 +66,7 @@ def test_one_that_cannot_start_says_why_and_the_others_are_stopped(tmp_path: Pat
     refuse = "if os.environ['STREAMLEASE_HEALTH_FILE'].endswith('2.health'): sys.exit('no table')\n"
     workers = fleet(tmp_path, WORKER.replace("def drain", refuse + "def drain"))
     with (
-        pytest.raises(LocalFault, match=r"worker-2 ended with 1 before it could start; its log says:\n +no table"),
+        pytest.raises(LocalFault, match="worker-2 ended with 1 before it could start: no table"),
         workers,
     ):
         workers.start(3)

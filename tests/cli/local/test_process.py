@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,15 @@ def test_what_a_command_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> 
     family.is_gone()
 
 
+def test_files_and_folders_that_were_only_for_a_command_go_with_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inner").write_text("x")
+    removed = [tmp_path / name for name in ("file", "folder", "never made")]
+    Process(replace(command(tmp_path, ""), remove=removed)).wait(10)
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
 def test_a_command_may_open_as_many_files_as_this_machine_allows(tmp_path: Path) -> None:
     process = Process(command(tmp_path, "import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))"))
     assert process.wait(10) == 0
@@ -153,11 +163,9 @@ def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
         Process(missing)
 
 
-def test_one_that_ends_before_it_is_ready_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_one_that_ends_before_it_is_ready_is_reported_with_its_last_words(tmp_path: Path) -> None:
     process = Process(command(tmp_path, "import sys; print('port 1 is taken'); sys.exit(3)"))
-    with pytest.raises(
-        LocalFault, match=r"it ended with 3 before it could get ready; its log says:\n +port 1 is taken"
-    ):
+    with pytest.raises(LocalFault, match=r"it ended with 3 before it could get ready: port 1 is taken \(log: .*/log\)"):
         process.wait_until(lambda: False, 10)
 
 

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -74,8 +75,10 @@ class Emulator:
         self.stop()
 
 
-def start_emulator(checkout: Checkout, log: Path, port: int | None = None) -> Emulator:
-    """Starts it on loopback only, and returns once it answers (about a second).
+def start_emulator(checkout: Checkout, log: Path, port: int | None = None, remove: Sequence[Path] = ()) -> Emulator:
+    """Starts it on loopback only, and returns once it answers (a third of a second).
+
+    `remove` are files that mean nothing without it: they go when it ends, however that is.
 
     Raises LocalFault if the port is taken, or if it does not come up.
     """
@@ -99,7 +102,7 @@ def start_emulator(checkout: Checkout, log: Path, port: int | None = None) -> Em
             "S3_DATA_DIR": str(folder / "s3"),
         }
     )
-    command = Command("the embedded AWS", [str(program)], environment, folder, log, remove=[folder])
+    command = Command("the embedded AWS", [str(program)], environment, folder, log, remove=[folder, *remove])
     emulator = Emulator(Process(command), chosen)
     try:
         emulator.process.wait_until(lambda: _answers(emulator.port), _READY_WITHIN_S)

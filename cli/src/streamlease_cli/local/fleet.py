@@ -51,7 +51,7 @@ class Fleet:
     def start(self, count: int) -> list[Worker]:
         """Starts so many more, side by side, and returns once each has told its id.
 
-        Raises LocalFault, with what its log says, if one ends before that; what was started stays the fleet's.
+        Raises LocalFault, with its last words, if one ends before that; what was started stays the fleet's.
         """
         self._starting = [self._process(len(self.workers) + number) for number in range(1, count + 1)]
         started = [self._when_started(process) for process in self._starting]
@@ -76,7 +76,7 @@ class Fleet:
         for worker in self.workers:
             code = worker.process.poll()
             if code is not None and worker not in gone:
-                raise LocalFault(f"{worker.name} ended with {code} by itself; its log says:\n{worker.process.tail()}")
+                raise LocalFault(f"{worker.name} ended with {code} by itself: {worker.process.last_words()}")
 
     def stop(self, within_s: float = 20.0) -> dict[str, int]:
         """SIGTERM to all at once, SIGKILL to what has not ended in time. Exit codes by name, of all ever started."""

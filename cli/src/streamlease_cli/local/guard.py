@@ -1,13 +1,13 @@
 """Runs one command and sees to it that nothing of it outlives its owner, however the owner ends.
 
-    python -I -S guard.py [--grace SECONDS] [--remove FOLDER ...] -- COMMAND ...
+    python -I -S guard.py [--grace SECONDS] [--remove PATH ...] -- COMMAND ...
 
 Stand-alone: only the standard library, run by path, so that it starts in some 30 ms. The command gets a session, and so
 a process group, of its own; a terminal's Ctrl-C does not reach it, and whatever it starts itself is in that group.
 
 - Standard input is a pipe whose other end only the owner holds. A line on it, `TERM` or `KILL`, is sent to the group.
   Its end means that the owner is gone (finished, crashed, killed): SIGTERM, and SIGKILL after the grace.
-- When the command has ended, what is left of its group is killed and the folders are removed.
+- When the command has ended, what is left of its group is killed and the paths are removed.
 - Standard output says `pid N` at the start and `exit N` at the end (negative: the signal). Standard error is the
   command's log.
 
@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _OPEN_FILES = 65_536
@@ -33,7 +34,7 @@ _OPEN_FILES = 65_536
 def main() -> int:
     parser = argparse.ArgumentParser(prog="guard")
     parser.add_argument("--grace", type=float, default=5.0, metavar="SECONDS")
-    parser.add_argument("--remove", action="append", default=[], metavar="FOLDER")
+    parser.add_argument("--remove", action="append", default=[], metavar="PATH")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     try:
@@ -42,8 +43,8 @@ def main() -> int:
         _say(f"failed {error.strerror}: {error.filename}")
         return 1
     finally:
-        for folder in options.remove:
-            shutil.rmtree(folder, ignore_errors=True)
+        for path in options.remove:
+            _remove(path)
     _say(f"exit {code}")
     return 0
 
@@ -112,6 +113,12 @@ def _prepare() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if most == resource.RLIM_INFINITY else min(most, _OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def _remove(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # a folder, by now gone
+        Path(path).unlink()
 
 
 def _say(line: str) -> None:

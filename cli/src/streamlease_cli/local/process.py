@@ -19,7 +19,7 @@ _KILLED_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run. `log` takes its standard output and error; `remove` are folders to delete once it has ended."""
+    """What to run. `log` takes its standard output and error; `remove` are paths to delete once it has ended."""
 
     name: str
     arguments: Sequence[str]
@@ -38,8 +38,8 @@ class Process:
         self._command = command
         self._exit_code: int | None = None
         guarded = [sys.executable, "-I", "-S", str(_GUARD), "--grace", str(command.grace_s)]
-        for folder in command.remove:
-            guarded += ["--remove", str(folder)]
+        for path in command.remove:
+            guarded += ["--remove", str(path)]
         with command.log.open("ab") as log:
             self._guard = subprocess.Popen(
                 [*guarded, "--", *command.arguments],
@@ -100,20 +100,21 @@ class Process:
         return self.wait(_KILLED_WITHIN_S)
 
     def wait_until(self, ready: Callable[[], bool], within_s: float, what: str = "get ready") -> None:
-        """Returns once `ready()` holds. Raises LocalFault, with the end of the log, if it ends or is late."""
+        """Returns once `ready()` holds. Raises LocalFault, with its last words, if it ends or is late."""
         deadline_s = time.monotonic() + within_s
         while not ready():
             code = self.poll()
             if code is not None:
-                raise LocalFault(f"{self.name} ended with {code} before it could {what}; its log says:\n{self.tail()}")
+                raise LocalFault(f"{self.name} ended with {code} before it could {what}: {self.last_words()}")
             if time.monotonic() >= deadline_s:
-                raise LocalFault(f"{self.name} did not {what} within {within_s:g} s; its log says:\n{self.tail()}")
+                raise LocalFault(f"{self.name} did not {what} within {within_s:g} s: {self.last_words()}")
             time.sleep(_POLL_S)
 
-    def tail(self, lines: int = 15) -> str:
-        """The end of its log, indented."""
-        text = self.log.read_text(errors="replace").splitlines()[-lines:]
-        return "\n".join(f"    {line}" for line in text) or "    (nothing)"
+    def last_words(self) -> str:
+        """The last line of its log, and where the log is: the end of a sentence about its end."""
+        lines = self.log.read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        return f"{last} (log: {self.log})"
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +158,8 @@ def is_open(port: int) -> bool:
 
 
 def run(command: Command, within_s: float) -> None:
-    """Runs it to its end. Raises LocalFault with the end of its log unless that is a success, in time."""
+    """Runs it to its end. Raises LocalFault, with its last words, unless that is a success, in time."""
     with Process(command) as process:
         code = process.wait(within_s)
     if code != 0:
-        raise LocalFault(f"{command.name} failed with {code}; its log ({command.log}) says:\n{process.tail()}")
+        raise LocalFault(f"{command.name} failed with {code}: {process.last_words()}")

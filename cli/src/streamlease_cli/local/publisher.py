@@ -34,7 +34,7 @@ class Publisher:
         """As of its last word, at most half a second old. Raises LocalFault if it has failed."""
         code = self.process.poll()
         if code not in (None, 0):
-            raise LocalFault(f"the publisher ended with {code}; its log says:\n{self.process.tail()}")
+            raise LocalFault(f"the publisher ended with {code}: {self.process.last_words()}")
         last = _said(self.process.log)[-1]
         return Published(last["published"], last["refused"], last["unanswered"])
 
