@@ -1,4 +1,4 @@
-"""Intervals that make a lease safe: its owner stops before any taker begins, whatever clocks within the allowance say."""
+"""Intervals that make a lease safe: its owner stops before any taker begins, for any clocks within the allowance."""
 
 import pytest
 from hypothesis import assume, given
