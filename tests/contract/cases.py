@@ -22,7 +22,6 @@ from streamlease.write import (
     Less,
     Not,
     Present,
-    Put,
     Value,
     Write,
     holds,
@@ -69,11 +68,6 @@ def changed(item: Item, **attributes: Value | Without) -> dict[str, Value]:
     """`item` with some attributes different, or without them."""
     kept = {name: value for name, value in item.items() if name not in attributes}
     return kept | {name: value for name, value in attributes.items() if not isinstance(value, Without)}
-
-
-def arrangement(write: Write, before: Item) -> Put:
-    """What puts `before` where `write` will meet it."""
-    return Put(write.table, before, Always())
 
 
 type Items = Callable[[str], Item | None]

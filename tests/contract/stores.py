@@ -9,8 +9,23 @@ from pathlib import Path
 
 from streamlease.dynamodb.clients import Clients, Purpose, clients
 from streamlease.dynamodb.executor import Executor
-from streamlease.flow import Request
-from streamlease.write import Delete, Page, Put, Query, Read, Refused, Scan, Table, Update
+from streamlease.flow import Flow, Request, run
+from streamlease.write import (
+    Always,
+    Answer,
+    Applied,
+    Delete,
+    Item,
+    Page,
+    Put,
+    Query,
+    Read,
+    Refused,
+    Scan,
+    Table,
+    Update,
+    Write,
+)
 from streamlease_cli.local.checkout import REGION, Checkout, clean_environment, find_checkout
 from streamlease_cli.local.emulator import start_emulator
 from streamlease_cli.local.process import Command, Process, free_port, is_open
@@ -36,6 +51,28 @@ class Store:
     """None for the store in memory."""
     batches: bool = True
     """Whether it speaks PartiQL."""
+
+    def put(self, table: Table, item: Item) -> None:
+        """Arrange `item`, whatever is there."""
+        assert isinstance(self.write(Put(table, item, Always())), Applied)
+
+    def write(self, write: Write) -> Answer:
+        answer = self.perform(write)
+        assert isinstance(answer, Applied | Refused)
+        return answer
+
+    def read(self, table: Table, **key: str) -> Item | None:
+        item = self.perform(Read(table, key))
+        assert item is None or isinstance(item, Mapping)
+        return item
+
+    def page(self, request: Query | Scan) -> Page:
+        page = self.perform(request)
+        assert isinstance(page, Page)
+        return page
+
+    def run[T](self, flow: Flow[T]) -> T:
+        return run(flow, self.perform)
 
     def eventually(self, request: Query | Scan, shows: Callable[[tuple[str, ...]], bool]) -> tuple[str, ...]:
         """The connection ids of all pages of an index, once `shows` is true of them."""
