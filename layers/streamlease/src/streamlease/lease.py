@@ -45,6 +45,8 @@ from streamlease.write import (
 FIRST_POSTPONEMENT_MS = 5_000
 LONGEST_POSTPONEMENT_MS = 15 * 60_000
 CRASHES_BEFORE_POSTPONEMENT = 2
+NO_EPOCH = 1 << 62
+"""Above every epoch there can be. Less than this is any number: one added to no number would begin anew."""
 
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
@@ -298,7 +300,8 @@ def deleted(answer: Answer) -> DeleteOutcome:
 
 
 def claim(connection_id: str, *, worker_id: str, nonce: str, sent: Instant, timing: Timing, mode: LeaseMode) -> Update:
-    """Condition: STARTED; nobody's, or expired with at least one checkpoint written by its last owner; and due.
+    """Condition: STARTED; nobody's, or expired with at least one checkpoint written by its last owner; due; and of a
+    readable epoch.
 
     An expired lease without a checkpoint is left to `claim_after_crash` or `postpone`, which count it. `sent` is read
     just before the request goes out.
@@ -306,7 +309,7 @@ def claim(connection_id: str, *, worker_id: str, nonce: str, sent: Instant, timi
     proven = all_of(_expired(sent.wall_ms, timing), Not(Equals("checkpoint_no", 0)), Present("checkpoint_no"))
     return _claim(
         connection_id,
-        any_of(Absent("lease_owner"), proven),
+        all_of(any_of(Absent("lease_owner"), proven), Less("lease_epoch", NO_EPOCH)),
         worker_id=worker_id,
         nonce=nonce,
         sent=sent,
@@ -421,6 +424,18 @@ def postponed_until_ms(crashes: int, now_ms: int) -> int:
     return now_ms + min(delay_ms, LONGEST_POSTPONEMENT_MS)
 
 
+def _freed(crashes: int, now_ms: int) -> Item:
+    """What frees a dead owner's connection. Its status says so: the last that the owner said would stand for ever, and
+    nothing would tell since when nobody streams."""
+    reason = "its worker died" if crashes == 0 else f"its worker died without a checkpoint, {crashes} in a row"
+    return {
+        "lease_expires_at_ms": 0,
+        "crashes": crashes,
+        "last_event": LastEvent.ORPHANED.value,
+        **items.status_attributes(Status(StatusState.RELEASED, now_ms, reason)),
+    }
+
+
 def postpone(seen: Connection, *, now_ms: int, timing: Timing) -> Update:
     """Put down an expired lease that has cost too many owners, not to be taken for a while: a connection that kills its
     owners must not kill the fleet. Condition: still expired, of the epoch seen."""
@@ -430,10 +445,8 @@ def postpone(seen: Connection, *, now_ms: int, timing: Timing) -> Update:
         _key(seen.connection_id),
         all_of(_expired(now_ms, timing), Equals("lease_epoch", seen.lease_epoch), Present("lease_owner")),
         set={
-            "lease_expires_at_ms": 0,
-            "crashes": crashes,
+            **_freed(crashes, now_ms),
             "not_before_ms": postponed_until_ms(crashes, now_ms),
-            "last_event": LastEvent.ORPHANED.value,
         },
         remove=("lease_owner", "lease_nonce"),
     )
@@ -539,11 +552,7 @@ def orphan(seen: Connection, *, dead_worker_id: str, now_ms: int) -> Update:
     """Condition: owned by the dead worker in the epoch seen, and without an expiry of its own (a connection-mode lease
     stands on that), and no checkpoint written since. Counts a crash where the epoch had written no checkpoint."""
     crashes = seen.crashes + 1 if seen.checkpoint_no == 0 else 0
-    attributes: dict[str, Value] = {
-        "lease_expires_at_ms": 0,
-        "crashes": crashes,
-        "last_event": LastEvent.ORPHANED.value,
-    }
+    attributes: dict[str, Value] = {**_freed(crashes, now_ms)}
     if crashes >= CRASHES_BEFORE_POSTPONEMENT:
         attributes["not_before_ms"] = postponed_until_ms(crashes, now_ms)
     return Update(
