@@ -7,7 +7,7 @@ the two procedures below. Both go by a consistent read, never by the index alone
 from streamlease import items, lease
 from streamlease.flow import Flow, now, page, read, write
 from streamlease.lease import Checkpoint
-from streamlease.model import Connection
+from streamlease.model import Connection, DesiredState
 from streamlease.write import Index, Item, Query, Read, Table
 
 
@@ -40,11 +40,11 @@ def release_unknown(worker_id: str, connection_id: str) -> Flow[bool]:
 
 
 def look_again(worker_id: str, connection_id: str, known_version: int) -> Flow[Connection | None]:
-    """A running connection's item, where its version is not the one known; None where nothing is new or it is not ours.
-
-    Raises Fault, Malformed.
-    """
+    """A running connection's item, where it is STOPPED or of another version than the one known; None where nothing is
+    new or it is not ours. Raises Fault, Malformed."""
     item = yield from read(Read(Table.CONNECTIONS, {"connection_id": connection_id}))
-    if item is None or item.get("lease_owner") != worker_id or item.get("spec_version") == known_version:
+    if item is None or item.get("lease_owner") != worker_id:
         return None
-    return items.connection(item)
+    seen = items.connection(item)
+    news = seen.spec_version != known_version or seen.desired_state is DesiredState.STOPPED
+    return seen if news else None
