@@ -43,7 +43,8 @@ def create(
     desired_state: DesiredState,
     operator: Operator,
 ) -> Flow[Done | Exists]:
-    """Raises Fault. A create whose answer was lost is read back: an item of the same moment and writer is ours."""
+    """Raises Fault. A create whose answer was lost is read back: an item of the same moment, writer and contents is
+    ours, or as good as ours."""
     instant = yield from now()
     request = lease.create(
         connection_id,
@@ -61,7 +62,8 @@ def create(
         item = yield from read(Read(Table.CONNECTIONS, {"connection_id": connection_id}))
         if item is None:
             raise
-        ours = item.get("created_at_ms") == instant.wall_ms and item.get("updated_by") == operator.updated_by
+        written = ("created_at_ms", "updated_at_ms", "updated_by", "desired_state", "upstream_url", "spec", "labels")
+        ours = all(item.get(name) == request.item[name] for name in written)
         return Done() if ours else Exists()
     return lease.created(answer)
 
