@@ -40,11 +40,13 @@ def live(members: Iterable[Member], *, now_ms: int) -> tuple[Member, ...]:
 
 
 def summary(members: Collection[Member], *, unowned: int, shards: int, now_ms: int) -> FleetSummary:
+    """What is known of the fleet. An expired member's connections are, or will soon be, among the unowned: counted with
+    the owned as well, they would raise everybody's share."""
     running = [m for m in members if m.state in (MemberState.LIVE, MemberState.DRAINING)]
     return FleetSummary(
         at_ms=now_ms,
         live=len(live(members, now_ms=now_ms)),
-        owned=sum(m.owned for m in running),
+        owned=sum(m.owned for m in running if m.lease_expires_at_ms >= now_ms),
         unowned=unowned,
         shards=shards,
     )
@@ -131,7 +133,7 @@ def reaction(image: Item | None, *, now_ms: int) -> Offer | Notice | None:
     """What the new image of a changed connection asks for; None for an item removed, stopped, renewed or claimed.
 
     A `Notice` is for owners in worker mode: their item carries no expiry, and no renewal of it would tell them.
-    Raises Malformed for an image that names no connection or desired state.
+    Raises Malformed for an image that names no connection or desired state, or to its owner no version.
     """
     if image is None:
         return None
@@ -144,9 +146,11 @@ def reaction(image: Item | None, *, now_ms: int) -> Offer | Notice | None:
     owner, spec_version = image.get("lease_owner"), image.get("spec_version")
     if isinstance(owner, str):
         mode_has_no_renewal = "lease_expires_at_ms" not in image
-        if event == LastEvent.CONTROL.value and mode_has_no_renewal and isinstance(spec_version, int):
-            return Notice(owner, connection_id, spec_version)
-        return None
+        if event != LastEvent.CONTROL.value or not mode_has_no_renewal:
+            return None
+        if not isinstance(spec_version, int):
+            raise Malformed(f"connection {connection_id!r}", f"spec_version is {spec_version!r}")
+        return Notice(owner, connection_id, spec_version)
     reason = _REASONS.get(str(event))
     if reason is None or desired_state != DesiredState.STARTED.value:
         return None
