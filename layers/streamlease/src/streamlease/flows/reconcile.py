@@ -3,18 +3,20 @@
 Idempotent. It keeps to its time: what is left over is where the next run begins.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamlease import items, membership, plan
 from streamlease.errors import Malformed
 from streamlease.flow import Flow, now, page, read, send, write
 from streamlease.flows.bury import bury_expired, orphan_one
-from streamlease.flows.sweep import members, shard_page, stored_fleet
-from streamlease.model import RECONCILE_ID, Member, MemberState, Offer
+from streamlease.flows.sweep import members, most_shards, shard_page
+from streamlease.model import RECONCILE_ID, Connection, Member, MemberState, Offer
 from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Index, Item, Read, Scan, Table, Update, Value
 
 OWNER_WALK_EVERY_MS = 15 * 60_000
+WALK_PAGE = 100
+"""Owned connections between two looks at the time: each may have to be orphaned, which is two requests."""
 OLDEST_READ = 25
 """How many of the freed connections are read to tell how long they have waited: the index does not say."""
 
@@ -24,6 +26,7 @@ class Report:
     """What one run saw and did. `complete` is False where time ran out and the next run goes on."""
 
     unowned: int = 0
+    """Of the whole pass over the shards, also where earlier runs began it; a lower bound while it is not complete."""
     offered: int = 0
     untaken_offers: int = 0
     oldest_unowned_ms: int = 0
@@ -34,15 +37,23 @@ class Report:
     walked_owners: bool = False
     complete: bool = False
     malformed: list[Malformed] = field(default_factory=list)
+    """One for each item that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run begins: the shard, the cursor within it, and when all owners were last walked."""
+    """Where a run begins: shard, cursor within it and what was counted before it; member; owners, and when all of them
+    were last walked."""
 
     shard: int = 0
     cursor: Item | None = None
+    unowned: int = 0
+    member: str = ""
+    walk: Item | None = None
     walked_at_ms: int = 0
+
+    def walk_is_due(self, now_ms: int) -> bool:
+        return self.walk is not None or now_ms - self.walked_at_ms >= OWNER_WALK_EVERY_MS
 
 
 def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
@@ -51,30 +62,27 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     began = yield from now()
     stop_at_s = began.mono_s + budget_s
     place = yield from _place()
-    stored = yield from stored_fleet()
-    most = max(shards, stored.shards if stored else 0)
+    most, malformed = yield from most_shards(shards)
+    report.malformed += malformed
 
-    next_place = yield from _offer_unowned(report, place, plan.sweep_shards(shards, most), timing, stop_at_s)
+    after = yield from _offer_unowned(report, place, plan.sweep_shards(shards, most), timing, stop_at_s)
     everybody, malformed = yield from members()
     report.malformed += malformed
-    burials = yield from bury_expired(everybody, timing=timing)
+    burials = yield from bury_expired(everybody, timing=timing, begin_at=place.member, stop_at_s=stop_at_s)
     report.buried, report.orphaned = burials.buried, burials.orphaned
     report.untaken_offers += burials.untaken_offers
     report.malformed += burials.malformed
+    after = replace(after, member=burials.go_on_at or "")
+    after = yield from _walk_owners(report, after, everybody, stop_at_s)
+    yield from _keep(after)
 
-    walked_at_ms = place.walked_at_ms
-    instant = yield from now()
-    if instant.wall_ms - walked_at_ms >= OWNER_WALK_EVERY_MS and instant.mono_s < stop_at_s:
-        yield from _walk_owners(report, everybody)
-        report.walked_owners = True
-        walked_at_ms = instant.wall_ms
-    yield from _keep(Place(next_place.shard, next_place.cursor, walked_at_ms))
-
-    report.complete = next_place.shard == 0 and next_place.cursor is None
+    report.malformed = list({problem.where: problem for problem in report.malformed}.values())
     fleet = plan.summary(everybody, unowned=report.unowned, shards=most, now_ms=began.wall_ms)
     report.live_members = fleet.live
     report.started_not_streaming = report.unowned + sum(_not_streaming(m) for m in everybody)
-    if report.complete:
+    all_shards_seen = after.shard == 0 and after.cursor is None
+    report.complete = all_shards_seen and burials.go_on_at is None and not after.walk_is_due(began.wall_ms)
+    if all_shards_seen:
         yield from write(membership.summarise(fleet))
     return report
 
@@ -82,15 +90,16 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
 def _offer_unowned(
     report: Report, place: Place, keys: tuple[str, ...], timing: Timing, stop_at_s: float
 ) -> Flow[Place]:
-    """Sweep from `place` once around. Returns where the next run begins: the start, when all was seen."""
+    """Sweep from `place` to the last shard. Returns where the next run begins: the first, when the last was reached."""
     first = place.shard if place.shard < len(keys) else 0
     cursor = place.cursor if first == place.shard else None
+    report.unowned = place.unowned if first == place.shard else 0
     freed: list[str] = []
     for number in range(first, len(keys)):
         while True:
             instant = yield from now()
             if instant.mono_s >= stop_at_s:
-                return Place(number, cursor)
+                return replace(place, shard=number, cursor=cursor, unowned=report.unowned)
             found, cursor = yield from shard_page(keys[number], timing=timing, cursor=cursor)
             report.unowned += len(found)
             offers = plan.offers(found, now_ms=instant.wall_ms)
@@ -106,7 +115,7 @@ def _offer_unowned(
             if cursor is None:
                 break
     yield from _oldest_freed(report, freed)
-    return Place()
+    return replace(place, shard=0, cursor=None, unowned=0)
 
 
 def _oldest_freed(report: Report, freed: list[str]) -> Flow[None]:
@@ -120,35 +129,51 @@ def _oldest_freed(report: Report, freed: list[str]) -> Flow[None]:
             report.malformed.append(problem)
             continue
         instant = yield from now()
-        since_ms = max(found.updated_at_ms, found.status.since_ms if found.status else 0)
-        if (found.not_before_ms or 0) <= instant.wall_ms:
-            report.oldest_unowned_ms = max(report.oldest_unowned_ms, instant.wall_ms - since_ms)
+        since_ms = max(found.updated_at_ms, found.status.since_ms if found.status else 0, found.not_before_ms or 0)
+        report.oldest_unowned_ms = max(report.oldest_unowned_ms, instant.wall_ms - since_ms)
 
 
-def _walk_owners(report: Report, everybody: tuple[Member, ...]) -> Flow[None]:
-    """Compare every owned connection with the members: a dead or absent owner's are orphaned."""
-    alive = {m.worker_id for m in everybody if m.state in (MemberState.LIVE, MemberState.DRAINING)}
-    freed: list[Offer] = []
-    cursor: Item | None = None
+def _walk_owners(report: Report, place: Place, everybody: tuple[Member, ...], stop_at_s: float) -> Flow[Place]:
+    """When it is time again: compare every owned connection with the members, and orphan a dead or absent owner's."""
+    began = yield from now()
+    if not place.walk_is_due(began.wall_ms) or began.mono_s >= stop_at_s:
+        return place
+    alive = {m.worker_id: True for m in everybody if m.state in (MemberState.LIVE, MemberState.DRAINING)}
+    cursor = place.walk
     while True:
-        answer = yield from page(Scan(Table.CONNECTIONS, Index.BY_OWNER, cursor=cursor))
+        answer = yield from page(Scan(Table.CONNECTIONS, Index.BY_OWNER, cursor=cursor, limit=WALK_PAGE))
+        freed: list[Offer] = []
         for item in answer.items:
-            owner = str(item.get("lease_owner"))
-            if owner in alive:
-                continue
-            try:
-                connection = yield from orphan_one(str(item.get("connection_id")), owner)
-            except Malformed as problem:
-                report.malformed.append(problem)
-                continue
+            connection = yield from _orphan_unless_alive(report, item, alive)
             if connection is not None:
                 instant: Instant = yield from now()
                 freed.append(plan.offer(connection.connection_id, "orphaned", instant.wall_ms))
+        report.orphaned += len(freed)
+        report.untaken_offers += len((yield from send(freed)))
         cursor = answer.cursor
         if cursor is None:
-            break
-    report.orphaned += len(freed)
-    report.untaken_offers += len((yield from send(freed)))
+            report.walked_owners = True
+            return replace(place, walk=None, walked_at_ms=began.wall_ms)
+        instant = yield from now()
+        if instant.mono_s >= stop_at_s:
+            return replace(place, walk=cursor)
+
+
+def _orphan_unless_alive(report: Report, item: Item, alive: dict[str, bool]) -> Flow[Connection | None]:
+    """`alive` was read before the index was: who is missing from it may have joined since, and is looked up before
+    anything is taken from it."""
+    owner = str(item.get("lease_owner"))
+    if owner not in alive:
+        member = yield from read(Read(Table.MEMBERS, {"worker_id": owner}))
+        alive[owner] = member is not None and member.get("state") not in (MemberState.DEAD, MemberState.GONE)
+    if alive[owner]:
+        return None
+    try:
+        found = yield from orphan_one(str(item.get("connection_id")), owner)
+    except Malformed as problem:
+        report.malformed.append(problem)
+        return None
+    return found if isinstance(found, Connection) else None
 
 
 def _not_streaming(member: Member) -> int:
@@ -160,24 +185,29 @@ def _not_streaming(member: Member) -> int:
 def _place() -> Flow[Place]:
     item = yield from read(Read(Table.MEMBERS, {"worker_id": RECONCILE_ID}))
     fields = item or {}
-    shard, cursor, walked = fields.get("shard"), fields.get("cursor"), fields.get("walked_at_ms")
+    cursor, walk, member = fields.get("cursor"), fields.get("walk"), fields.get("member")
     return Place(
-        shard if isinstance(shard, int) else 0,
-        cursor if isinstance(cursor, dict) else None,
-        walked if isinstance(walked, int) else 0,
+        shard=_whole(fields.get("shard")),
+        cursor=cursor if isinstance(cursor, dict) else None,
+        unowned=_whole(fields.get("unowned")),
+        member=member if isinstance(member, str) else "",
+        walk=walk if isinstance(walk, dict) else None,
+        walked_at_ms=_whole(fields.get("walked_at_ms")),
     )
+
+
+def _whole(value: Value) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _keep(place: Place) -> Flow[None]:
-    attributes: dict[str, Value] = {"shard": place.shard, "walked_at_ms": place.walked_at_ms}
-    if place.cursor is not None:
-        attributes["cursor"] = place.cursor
-    yield from write(
-        Update(
-            Table.MEMBERS,
-            {"worker_id": RECONCILE_ID},
-            Always(),
-            set=attributes,
-            remove=() if place.cursor is not None else ("cursor",),
-        )
-    )
+    optional = {"cursor": place.cursor, "walk": place.walk, "member": place.member or None}
+    attributes: dict[str, Value] = {
+        "shard": place.shard,
+        "unowned": place.unowned,
+        "walked_at_ms": place.walked_at_ms,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    remove = tuple(name for name, value in optional.items() if value is None)
+    key = {"worker_id": RECONCILE_ID}
+    yield from write(Update(Table.MEMBERS, key, Always(), set=attributes, remove=remove))

@@ -30,6 +30,15 @@ def stored_fleet() -> Flow[FleetSummary | None]:
     return None if item is None else items.fleet_summary(item)
 
 
+def most_shards(configured: int) -> Flow[tuple[int, tuple[Malformed, ...]]]:
+    """The most shards that items may stand under. A summary that cannot be read is reported, and stops no sweep."""
+    try:
+        stored = yield from stored_fleet()
+    except Malformed as problem:
+        return configured, (problem,)
+    return max(configured, stored.shards if stored else 0), ()
+
+
 def members() -> Flow[tuple[tuple[Member, ...], tuple[Malformed, ...]]]:
     """Every member item, and what could not be read among them."""
     found: list[Member] = []
@@ -77,8 +86,7 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
     first: workers that draw it at random do not all reach for the same few.
     """
     began = yield from now()
-    stored = yield from stored_fleet()
-    most = max(shards, stored.shards if stored else 0)
+    most, unreadable = yield from most_shards(shards)
     found: list[Candidate] = []
     unowned = 0
     keys = plan.sweep_shards(shards, most)
@@ -94,4 +102,4 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
     everybody, malformed = yield from members()
     fleet = plan.summary(everybody, unowned=unowned, shards=most, now_ms=began.wall_ms)
     yield from write(membership.summarise(fleet))
-    return Sweep(tuple(found), fleet, everybody, malformed)
+    return Sweep(tuple(found), fleet, everybody, (*unreadable, *malformed))
