@@ -182,7 +182,7 @@ COUNTED = {
     "unreadable_sequence": "a record whose sequence is absent or nothing to resume from; delivered without one",
     "unreadable_payload": "a record in which the payload's path leads nowhere; delivered whole",
     "duplicate": "a record delivered before by this owner; dropped",
-    "future_sequence": "a record dated after its arrival; delivered, but the position stays at the present",
+    "future_sequence": "a record dated over a minute after its arrival; the position stays at the present",
     "gap": "a place where continuity could not be proven; delivered as a gap record",
     "oversized": "a message above the spec's max_message; the connection was closed",
     "invalid_utf8": "a text message that is not UTF-8; the connection was closed",

@@ -1,0 +1,89 @@
+"""Where it cannot be proven that nothing is missing, a gap record has to say so (design, invariants 3 and 5).
+
+Continuity is proven by going on from a cursor, or by an upstream that sends everything again. It is not where a stream
+that had begun, under this owner or an earlier one, is dialled without either; where the cursor is another upstream's;
+where a replay was as long as the upstream makes them; or where sequences that rise by one jump.
+"""
+
+from dataclasses import dataclass
+
+from streamlease.feed.feed import Feed
+from streamlease.model import Position, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """What a gap record says, before it has a number."""
+
+    from_sequence: Sequence | None
+    to_sequence: Sequence | None
+    reason: str
+
+
+class Continuity:
+    def __init__(self, feed: Feed, position: Position | None, instance: str) -> None:
+        self._resumes_whole = feed.resume.without_cursor == "all"
+        self._contiguous = feed.record.contiguous
+        self._at_most = feed.resume.at_most
+        self._why: str | None = None
+        self._owed: Hole | None = None
+        self._last: Sequence | None = None if position is None else position.sequence
+        self._reached: int | None = None
+        self._replayed = 0
+        self._oldest: Sequence | None = None
+        self._follows = False
+        if position is not None and position.instance not in (None, instance):
+            self._owe(
+                f"the upstream changed from {position.instance} to {instance}, whose cursor may mean something else"
+            )
+        elif isinstance(self._last, int):
+            self._reached = self._last
+
+    def lost(self, why: str) -> None:
+        """The socket is gone, for the reason given."""
+        self._why = why
+
+    def dialling(self, cursor: Sequence | None, *, begun: bool) -> None:
+        """A dial that asks to go on from `cursor`. `begun`: there was a stream before, this owner's or another's."""
+        self._replayed = 0
+        self._oldest = None
+        self._follows = begun
+        if begun and cursor is None and not self._resumes_whole:
+            why = f"the connection was lost ({self._why})" if self._why else "the connection has a new owner"
+            self._owe(f"{why}, and there is no cursor to go on from")
+
+    def owed(self) -> Hole | None:
+        """The gap to be delivered before any record of the new stream. Given once."""
+        owed, self._owed = self._owed, None
+        return owed
+
+    def arrived(self, sequence: Sequence) -> Hole | None:
+        """A record is about to be delivered. The gap before it, if there is one."""
+        reached = self._reached
+        self._last = sequence
+        if not self._contiguous or not isinstance(sequence, int):
+            return None
+        if reached is not None and sequence <= reached:
+            return None
+        self._reached = sequence
+        if reached is None or sequence == reached + 1:
+            return None
+        return Hole(reached, sequence, f"sequences rise by one here, and {sequence - reached - 1} of them are missing")
+
+    def replayed(self, sequence: Sequence | None) -> None:
+        """A record of the replay was read, whether delivered or a duplicate."""
+        self._replayed += 1
+        if sequence is not None and not isinstance(sequence, str):
+            oldest = self._oldest
+            self._oldest = sequence if oldest is None or isinstance(oldest, str) else min(oldest, sequence)
+
+    def replay_ended(self, cursor: Sequence | None) -> Hole | None:
+        """The gap that a replay cut short by the upstream's own limit leaves."""
+        if self._at_most is None or self._replayed < self._at_most or not self._follows:
+            return None
+        return Hole(cursor, self._oldest, f"the upstream replays at most {self._at_most} records, and sent as many")
+
+    def _owe(self, reason: str) -> None:
+        if self._owed is None:
+            self._owed = Hole(self._last, None, reason)
+        self._reached = None

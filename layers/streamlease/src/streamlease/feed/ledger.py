@@ -1,0 +1,130 @@
+"""What is out at the sink, and how far the position may go.
+
+The position is the sequence below which every record is durable, so it follows the acknowledged prefix alone, and:
+- in a replay that comes newest first, it waits for the replay's end and for all that was delivered before it;
+- where many records share a sequence and the upstream goes on *after* a cursor, it stays one sequence behind, for the
+  last one's siblings may still come;
+- it never falls, however sequences run; texts, which have no order of their own, have that of their first delivery.
+"""
+
+from collections import deque
+from dataclasses import replace
+
+from streamlease.feed import reader
+from streamlease.feed.feed import Feed
+from streamlease.model import Position, Sequence
+
+type Rank = int | float
+
+
+class Ledger:
+    """One owner's deliveries of one connection, numbered from 1. Holds one tuple for each that is not acknowledged."""
+
+    def __init__(self, feed: Feed, position: Position | None, instance: str) -> None:
+        self.position = position
+        self.delivered = 0
+        """The number of the last delivery."""
+        self.acknowledged = 0
+        """All up to and with this number are durable."""
+        self._pending: deque[tuple[int, Rank, Sequence]] = deque()
+        self._instance = instance
+        self._rewind = feed.resume.rewind
+        self._may_follow = feed.resume.inclusive or feed.record.unique
+        self._replaying = False
+        self._gate = 0
+        self._numeric = feed.record.sequence_type == "number"
+        self._order: deque[str] = deque()
+        self._ranks: dict[str, int] = {}
+        self._next_rank = 0
+        self._rank: Rank | None = None
+        self._greatest: tuple[Rank, Sequence] | None = None
+        self._below: tuple[Rank, Sequence] | None = None
+        start = self._start()
+        if start is not None and position is not None and position.instance in (None, instance):
+            self._rank = self.rank(start)
+            self._greatest = (self._rank, start)
+
+    def _start(self) -> Sequence | None:
+        if self.position is None or self.position.sequence is None:
+            return None
+        read = reader.number if self._numeric else reader.text
+        return read(self.position.sequence)
+
+    def cursor(self) -> Sequence | None:
+        """Where to ask the upstream to go on from; None while no position, or none of this feed's kind, is known."""
+        start = self._start()
+        if start is None or isinstance(start, str) or not self._rewind:
+            return start
+        rewind = int(self._rewind) if isinstance(start, int) and float(self._rewind).is_integer() else self._rewind
+        return max(start - rewind, 0) if start >= 0 else start
+
+    def rank(self, sequence: Sequence) -> Rank:
+        """What orders sequences."""
+        if not isinstance(sequence, str):
+            return sequence
+        rank = self._ranks.get(sequence)
+        if rank is None:
+            rank = self._ranks[sequence] = self._next_rank
+            self._next_rank += 1
+            self._order.append(sequence)
+        return rank
+
+    def floor(self) -> Rank | None:
+        """Records ranked below this will not be sent again by an upstream that is asked to go on from here."""
+        if self._rank is None or not self._numeric:
+            return self._rank
+        return self._rank - self._rewind
+
+    def deliver(self, sequence: Sequence | None = None) -> int:
+        """One more delivery; its number. `sequence` is what the position may become once it is acknowledged."""
+        self.delivered += 1
+        if sequence is not None:
+            self._pending.append((self.delivered, self.rank(sequence), sequence))
+        return self.delivered
+
+    def begin(self) -> Position | None:
+        """The stream has begun. A connection without a position gets one, so that the next owner knows that there was a
+        stream to go on with, even if no sequence was ever read. Returned if new."""
+        if self.position is not None:
+            return None
+        self.position = Position(instance=self._instance)
+        return self.position
+
+    def acknowledge(self, number: int) -> Position | None:
+        """The position, if it moved. A number already acknowledged, or never given, says nothing new."""
+        number = min(number, self.delivered)
+        if number <= self.acknowledged:
+            return None
+        self.acknowledged = number
+        pending = self._pending
+        while pending and pending[0][0] <= number:
+            _, rank, sequence = pending.popleft()
+            if self._greatest is None or rank > self._greatest[0]:
+                self._below, self._greatest = self._greatest, (rank, sequence)
+            elif rank < self._greatest[0] and (self._below is None or rank > self._below[0]):
+                self._below = (rank, sequence)
+        return self._settle()
+
+    def replay_begins(self) -> None:
+        self._replaying = True
+
+    def replay_ended(self) -> Position | None:
+        """The position, if it moved."""
+        self._replaying = False
+        self._gate = self.delivered
+        return self._settle()
+
+    def _settle(self) -> Position | None:
+        if self._replaying or self.acknowledged < self._gate:
+            return None
+        safe = self._greatest if self._may_follow else self._below
+        if safe is None or (self._rank is not None and safe[0] <= self._rank):
+            return None
+        self._rank, sequence = safe
+        while self._order and self._ranks[self._order[0]] < self._rank:
+            del self._ranks[self._order.popleft()]
+        if self.position is not None and self.position.instance in (None, self._instance):
+            self.position = replace(self.position, sequence=sequence, instance=self._instance)
+        else:
+            self.position = Position(sequence, self._instance)
+        return self.position
