@@ -1,0 +1,1 @@
+"""The commands, a file each; `main.COMMANDS` lists them."""

@@ -1,0 +1,51 @@
+"""`streamlease rm`: delete connections for good, their positions with them."""
+
+import click
+
+from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
+from streamlease_cli.output import confirm, count, note, note_malformed, some
+from streamlease_cli.removal import Terms, remove
+from streamlease_cli.selection import Selection, choose, selection_options
+from streamlease_cli.work import tell_all
+
+
+@click.command()
+@selection_options
+@click.option("--stop", is_flag=True, help="Stop those that are started first.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=90.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for owners to let go.",
+)
+@parallel_option
+@yes_option
+@target_options
+@pass_invocation
+def rm(invocation: Invocation, selection: Selection, wait_s: float, parallel: int, *, stop: bool, yes: bool) -> None:
+    """Delete connections, and the positions they would go on from.
+
+    Only a stopped connection that no worker holds is deleted; with --stop, started ones are stopped first. Asks before
+    it begins. Safe to repeat: what is gone already is said so.
+
+    \b
+    Examples:
+      streamlease rm jetstream-posts --stop
+      streamlease rm -l env=dev --stop --yes
+    """
+    session = invocation.session()
+    chosen = choose(session, selection, note_malformed)
+    if not chosen:
+        note(f"no connection matches {selection} in {session.place}")
+        return
+    names = some([one.connection_id for one in chosen])
+    confirm(
+        f"Delete {count(len(chosen), 'connection')} of {session.place}, with their positions: {names}?",
+        yes=yes,
+        stdin_is_terminal=invocation.stdin_is_terminal,
+    )
+    outcomes = remove(invocation, chosen, Terms(stop=stop, wait_s=wait_s, parallel=parallel))
+    tell_all(invocation, outcomes, total=len(chosen), verb=f"deleting {count(len(chosen), 'connection')}")

@@ -1,0 +1,74 @@
+"""`streamlease start` and `streamlease stop`: what is wanted; the fleet sees to it."""
+
+import click
+
+from streamlease.model import DesiredState
+from streamlease_cli import procedures
+from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
+from streamlease_cli.output import confirm, count, note, note_malformed
+from streamlease_cli.progress import Outcome, failed
+from streamlease_cli.selection import Chosen, Selection, choose, selection_options
+from streamlease_cli.work import do_each
+
+
+@click.command()
+@selection_options
+@parallel_option
+@target_options
+@pass_invocation
+def start(invocation: Invocation, selection: Selection, parallel: int) -> None:
+    """Start connections: workers will take them within moments.
+
+    Safe to repeat: what is started already is said so and left alone.
+
+    \b
+    Examples:
+      streamlease start jetstream-posts jetstream-likes
+      streamlease start -l team=feeds
+      streamlease ls --state stopped --json | jq -r .connection_id | streamlease start -
+    """
+    _switch(invocation, selection, DesiredState.STARTED, parallel)
+
+
+@click.command()
+@selection_options
+@parallel_option
+@yes_option
+@target_options
+@pass_invocation
+def stop(invocation: Invocation, selection: Selection, parallel: int, *, yes: bool) -> None:
+    """Stop connections: their sockets are closed within two heartbeats, their positions kept.
+
+    Safe to repeat. Asks before stopping everything with --all.
+
+    \b
+    Examples:
+      streamlease stop jetstream-posts
+      streamlease stop -l team=feeds -l env=dev
+      streamlease stop --all --yes
+    """
+    if selection.everything:
+        place = invocation.session().place
+        confirm(f"Stop every connection of {place}?", yes=yes, stdin_is_terminal=invocation.stdin_is_terminal)
+    _switch(invocation, selection, DesiredState.STOPPED, parallel)
+
+
+def _switch(invocation: Invocation, selection: Selection, wanted: DesiredState, parallel: int) -> None:
+    session = invocation.session()
+    operator = session.operator()
+    chosen = choose(session, selection, note_malformed)
+    if not chosen:
+        note(f"no connection matches {selection} in {session.place}")
+        return
+    word = wanted.value.lower()
+
+    def act(one: Chosen) -> Outcome:
+        if one.seen is not None and one.seen.desired_state is wanted:
+            return Outcome(one.connection_id, f"already_{word}")
+        switched = session.run(procedures.switch(one.connection_id, wanted, operator))
+        if switched is None:
+            return failed(one.connection_id, "there is no connection of that id: see `streamlease ls`")
+        return Outcome(one.connection_id, f"already_{word}" if switched.was_so else word)
+
+    verb = f"{'starting' if wanted is DesiredState.STARTED else 'stopping'} {count(len(chosen), 'connection')}"
+    do_each(invocation, chosen, act, verb=verb, parallel=parallel)

@@ -1,0 +1,153 @@
+"""What a command does to one connection: read first, so that what is already so is said and costs no write.
+
+Like `streamlease.flows`, procedures are generators; nothing here does I/O.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from streamlease import plan
+from streamlease.errors import Conflict
+from streamlease.flow import Flow, now
+from streamlease.flows import control, sweep
+from streamlease.flows.control import Operator
+from streamlease.lease import Absentee, Change, Changed, Done, Exists
+from streamlease.membership import expired
+from streamlease.model import Connection, DesiredState, Member
+from streamlease.timing import Timing
+from streamlease.write import Item
+from streamlease_cli.difference import FieldChange, differences
+from streamlease_cli.wanted import Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """`was_so`: nothing had to be written."""
+
+    was_so: bool
+
+
+def switch(connection_id: str, wanted: DesiredState, operator: Operator) -> Flow[Switched | None]:
+    """Start or stop; None: there is no such connection. Raises Fault, Malformed."""
+    seen = yield from control.find(connection_id)
+    if seen is None:
+        return None
+    if seen.desired_state is wanted:
+        return Switched(was_so=True)
+    outcome = yield from control.change(connection_id, Change(desired_state=wanted), operator=operator)
+    if isinstance(outcome, Changed):
+        raise _contended(connection_id)
+    return None if isinstance(outcome, Absentee) else Switched(was_so=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What applying one connection came to. `changes` are the fields that differed; all of them, when created."""
+
+    outcome: Literal["created", "changed", "unchanged"]
+    changes: tuple[FieldChange, ...]
+
+
+def preview(wanted: Wanted) -> Flow[Settled]:
+    """What `settle` would do. Raises Fault, Malformed."""
+    seen = yield from control.find(wanted.connection_id)
+    return _compared(seen, wanted)
+
+
+def settle(wanted: Wanted, operator: Operator) -> Flow[Settled]:
+    """Create the connection or make it as wanted. Raises Fault, Malformed."""
+    for _ in range(control.RACES):
+        seen = yield from control.find(wanted.connection_id)
+        compared = _compared(seen, wanted)
+        if compared.outcome == "unchanged":
+            return compared
+        if seen is None:
+            created = yield from control.create(
+                wanted.connection_id,
+                upstream_url=wanted.upstream_url,
+                spec=wanted.spec,
+                labels=wanted.labels,
+                desired_state=wanted.initial_state,
+                operator=operator,
+            )
+            if isinstance(created, Exists):
+                continue
+            return compared
+        changed = yield from control.change(wanted.connection_id, _change(wanted), operator=operator)
+        if isinstance(changed, Done):
+            return compared
+    raise _contended(wanted.connection_id)
+
+
+def _change(wanted: Wanted) -> Change:
+    return Change(
+        desired_state=wanted.desired_state,
+        upstream_url=wanted.upstream_url,
+        spec=wanted.spec,
+        labels=wanted.labels,
+    )
+
+
+def _compared(seen: Connection | None, wanted: Wanted) -> Settled:
+    changes = differences(seen, wanted)
+    if seen is None:
+        return Settled("created", changes)
+    return Settled("unchanged" if control.satisfied(seen, _change(wanted)) else "changed", changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a reconciliation would find now. Counts only: nothing is offered, buried or written."""
+
+    unowned: int
+    expired_members: int
+    live_members: int
+    malformed: int
+
+
+def preview_reconcile(*, shards: int, timing: Timing) -> Flow[Preview]:
+    """Raises Fault."""
+    most, malformed = yield from sweep.most_shards(shards)
+    unowned = 0
+    for shard in plan.sweep_shards(shards, most):
+        cursor: Item | None = None
+        while True:
+            found, cursor = yield from sweep.shard_page(shard, timing=timing, cursor=cursor)
+            unowned += len(found)
+            if cursor is None:
+                break
+    everybody, unreadable = yield from sweep.members()
+    instant = yield from now()
+    lapsed = sum(expired(member, now_ms=instant.wall_ms, timing=timing) for member in everybody)
+    alive = len(plan.live(everybody, now_ms=instant.wall_ms))
+    return Preview(unowned, lapsed, alive, len(malformed) + len(unreadable))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The members, and the share of each that the last sweep's summary gives."""
+
+    members: tuple[Member, ...]
+    share: int | None
+    summary_age_ms: int | None
+    unowned: int | None
+    malformed: tuple[Exception, ...]
+
+
+def fleet() -> Flow[Fleet]:
+    """Raises Fault, Malformed."""
+    summary = yield from sweep.stored_fleet()
+    everybody, malformed = yield from sweep.members()
+    instant = yield from now()
+    at_ms = summary.at_ms if summary else 0
+    return Fleet(
+        members=everybody,
+        share=plan.fair_share(summary),
+        summary_age_ms=instant.wall_ms - at_ms if at_ms else None,
+        unowned=summary.unowned if summary and at_ms else None,
+        malformed=malformed,
+    )
+
+
+def _contended(connection_id: str) -> Conflict:
+    return Conflict(f"connection {connection_id!r} kept being changed by others: run the command again")
