@@ -1,0 +1,83 @@
+"""How a worker ends: all connections side by side, within its time, then the membership (design §6). Part of the
+supervisor."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from streamlease.timing import Instant
+from streamlease_worker import ownership
+from streamlease_worker.ownership import Ownership
+from streamlease_worker.supervisor_events import Command, Exit, Leave
+
+MOST_RESERVE_S = 10.0
+"""Kept back from the stop timeout for releasing without a flush."""
+LAST_S = 2.0
+"""Kept back from the stop timeout for the exit itself."""
+
+
+class Drain:
+    """Mutable, owned by one `Supervisor`."""
+
+    def __init__(self, stop_timeout_s: float) -> None:
+        self.begun = False
+        self.exited = False
+        self.reason = ""
+        self._hurried = False
+        self._flush_s = stop_timeout_s - min(MOST_RESERVE_S, stop_timeout_s / 4)
+        self._all_s = stop_timeout_s - min(LAST_S, stop_timeout_s / 20)
+        self._began_s = 0.0
+        self._member: Literal["joined", "leaving", "gone", "lost"] = "joined"
+        self._outcome: Literal["drained", "lost"] = "drained"
+
+    def begin(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
+        """Asked for by a person or the platform. For a second time: in a hurry."""
+        if self.begun and self._outcome == "drained":
+            return self._hurry(owned)
+        self._outcome = "drained"
+        return self._begin(reason, owned, now)
+
+    def lose_member(self, owned: Collection[Ownership], now: Instant) -> list[Command]:
+        """The fleet took this worker for dead: give up what is held, to begin again under another id."""
+        self._member = "lost"
+        if self.begun:
+            return []
+        self._outcome = "lost"
+        return self._begin("the fleet took this worker for dead", owned, now)
+
+    def left(self) -> None:
+        if self._member == "leaving":
+            self._member = "gone"
+
+    def step(self, owned: Collection[Ownership], *, unsettled: int, now: Instant) -> list[Command]:
+        """What the drain's progress, or its time, asks for. `unsettled`: claims and audit releases in flight."""
+        if not self.begun or self.exited:
+            return []
+        spent_s = now.mono_s - self._began_s
+        if not owned and not unsettled:
+            if self._member == "joined":
+                self._member = "leaving"
+                return [Leave()]
+            if self._member != "leaving":
+                return self._exit(self._outcome, self.reason)
+        if spent_s >= self._all_s:
+            if not owned and not unsettled:
+                return self._exit(self._outcome, self.reason)
+            left = f"{len(owned)} connections and {unsettled} claims could not be given up within {spent_s:.0f} s"
+            return self._exit("unfinished", f"{self.reason}; {left}")
+        if spent_s >= self._flush_s and not self._hurried:
+            return self._hurry(owned)
+        return []
+
+    def _begin(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
+        self.begun = True
+        self.reason = reason
+        self._began_s = now.mono_s
+        return [command for ours in owned for command in ownership.stop(ours, reason, flush=True)]
+
+    def _hurry(self, owned: Collection[Ownership]) -> list[Command]:
+        self._hurried = True
+        return [command for ours in owned for command in ownership.stop(ours, self.reason, flush=False)]
+
+    def _exit(self, outcome: Literal["drained", "lost", "unfinished"], reason: str) -> list[Command]:
+        self.exited = True
+        return [Exit(outcome, reason)]

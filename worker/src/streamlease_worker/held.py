@@ -1,0 +1,138 @@
+"""One lease in the keeper's hands: what is known of it, what was sent for it, when it is due again. Part of the keeper.
+
+Checkpoint numbers are never used twice, also where an answer was lost: a write that lands late is then below any later
+one. The first checkpoint waits until the feed has been seen alive through a whole renewal, because a lease that runs
+out without any counts as a crash of its owner (`streamlease.lease.claim`).
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from streamlease.lease import Checkpoint, Claimed
+from streamlease.model import Connection, DesiredState, Lease, Position, Status, StatusState
+from streamlease_worker.keeper_events import FenceReason, Renewal, Saving
+
+ALIVE = frozenset({StatusState.STREAMING, StatusState.BACKOFF, StatusState.FAILED})
+"""States whose report shows that the feed ran and ended nobody."""
+
+
+class Phase(Enum):
+    HELD = auto()
+    FENCED = auto()
+    """May deliver no more; waits for its release to be requested."""
+    RELEASING = auto()
+    GONE = auto()
+
+
+@dataclass(slots=True)
+class Held:
+    """Mutable, owned by one `Keeper`. Seconds are monotonic."""
+
+    lease: Lease
+    deadline_s: float
+    due_s: float
+    sent_s: float
+    wanted: DesiredState
+    position: Position | None
+    position_stored: bool
+    """Whether the item has held a position in this epoch, so that one found missing was taken away by somebody."""
+    phase: Phase = Phase.HELD
+    in_flight: bool = False
+    number: int = 0
+    """The highest checkpoint number used or seen."""
+    status: Status | None = None
+    stop_told: bool = False
+    least_version: int = 0
+    """Positions of feeds of an older spec are not to be kept: a person asked for a start from nowhere."""
+    failures: int = 0
+    blame: FenceReason = "expired"
+    release_unanswered: bool = False
+    _revision: int = 0
+    _stored_revision: int = 0
+    _alive_since_s: float | None = None
+    _proven: bool = field(default=False)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.lease.connection_id, self.lease.epoch
+
+    @property
+    def streaming(self) -> bool:
+        return self.status is not None and self.status.state is StatusState.STREAMING
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether there is news to store, of a feed that has proven itself."""
+        return self._proven and self._revision > self._stored_revision
+
+    def advance(self, position: Position, spec_version: int) -> None:
+        if spec_version >= self.least_version and position != self.position:
+            self.position = position
+            self._revision += 1
+
+    def report(self, status: Status, now_s: float) -> None:
+        self.status = status
+        self._revision += 1
+        if self._alive_since_s is None and status.state in ALIVE:
+            self._alive_since_s = now_s
+
+    def lived_through(self, sent_s: float) -> None:
+        """A renewal (or heartbeat) that went out at `sent_s` has been answered, and the feed has ended nobody."""
+        if self._alive_since_s is not None and sent_s >= self._alive_since_s:
+            self._proven = True
+
+    def renewal(self) -> tuple[Renewal, int]:
+        """What to send, and the revision that it stores."""
+        if not self.unsaved:
+            return Renewal(self.lease, None), self._stored_revision
+        saving, revision = self.saving()
+        return Renewal(saving.lease, saving.checkpoint), revision
+
+    def saving(self) -> tuple[Saving, int]:
+        self.number += 1
+        return Saving(self.lease, Checkpoint(self.number, self.position, self.status)), self._revision
+
+    def parting(self) -> Saving:
+        """The release's own checkpoint: newest position; its status says that it was released."""
+        self.number += 1
+        return Saving(self.lease, Checkpoint(self.number, self.position))
+
+    def stored(self, checkpoint: Checkpoint | None, revision: int) -> None:
+        self._stored_revision = max(self._stored_revision, revision)
+        if checkpoint is not None and checkpoint.position is not None:
+            self.position_stored = True
+
+    def saw(self, found: Connection) -> bool:
+        """Take over what a reading of our item says. Returns whether a position was taken away."""
+        self.number = max(self.number, found.checkpoint_no)
+        self.wanted = found.desired_state
+        if found.spec_version == self.lease.spec_version:
+            return False
+        self.lease = Lease(
+            connection_id=found.connection_id,
+            worker_id=self.lease.worker_id,
+            epoch=self.lease.epoch,
+            spec_version=found.spec_version,
+            expires_at_ms=self.lease.expires_at_ms,
+        )
+        forgotten = self.position_stored and found.position is None
+        if forgotten:
+            self.position = None
+            self.position_stored = False
+            self.least_version = found.spec_version
+        return forgotten
+
+
+def take(claimed: Claimed, *, deadline_s: float, due_s: float, sent_s: float) -> Held:
+    """A lease just claimed by a request that went out at `sent_s`."""
+    connection = claimed.connection
+    return Held(
+        lease=claimed.lease,
+        deadline_s=deadline_s,
+        due_s=due_s,
+        sent_s=sent_s,
+        wanted=connection.desired_state,
+        position=connection.position,
+        position_stored=connection.position is not None,
+        number=connection.checkpoint_no,
+    )

@@ -1,0 +1,163 @@
+"""What a worker may take on: offers and swept candidates against its room (design §5). Part of the supervisor.
+
+An offer is a hint, so each is either tried, deleted because its question has an answer here, or given back. Swept
+candidates need no such care: the next sweep shows them again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from streamlease import plan
+from streamlease.errors import Denied, Fault, Malformed
+from streamlease.flows.claim import Outcome
+from streamlease.flows.sweep import Sweep
+from streamlease.lease import Claimed, Held
+from streamlease.model import FleetSummary, Member
+from streamlease.plan import Candidate
+from streamlease.timing import Instant, Timing
+from streamlease_worker.jitter import draw
+from streamlease_worker.supervisor_events import Claim, Command, DeleteOffer, Received, ReturnOffer
+
+STALE_S = plan.STALE_OFFER_MS / 1000
+LONGEST_DEFERRAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """A claim had an answer: it need not be tried before `until_s`, unless news of after `learned_ms` is heard."""
+
+    until_s: float
+    learned_ms: int
+
+
+class Intake:
+    """Mutable, owned by one `Supervisor`. `taken` is always what the worker holds, claims in flight included."""
+
+    def __init__(self, worker_id: str, *, generation: int, capacity: int, timing: Timing) -> None:
+        self.fleet: FleetSummary | None = None
+        self._worker_id = worker_id
+        self._generation = generation
+        self._capacity = capacity
+        self._timing = timing
+        self._outranked = False
+        self._offers: deque[Received] = deque()
+        self._candidates: deque[tuple[Candidate, bool]] = deque()
+        self._first_seen_s: dict[str, float] = {}
+        self._deferrals: dict[str, Deferral] = {}
+        self._sweeps = 0
+
+    def room(self, taken: int, now: Instant, *, stale: bool = False) -> int:
+        """How many more may be taken. `stale` ones are anybody's with capacity."""
+        if self._outranked and not stale:
+            return 0
+        known = self.fleet
+        if known is not None and now.wall_ms - known.at_ms > plan.STALE_SUMMARY_MS:
+            known = None
+        return plan.room(held=taken, capacity=self._capacity, share=plan.fair_share(known), stale=stale)
+
+    def read(self, fleet: FleetSummary) -> None:
+        """Somebody's summary, read from the table."""
+        if self.fleet is None or fleet.at_ms > self.fleet.at_ms:
+            self.fleet = fleet
+
+    def wanted(self, taken: int, now: Instant) -> int:
+        """How many more offers would be of use."""
+        return max(0, self.room(taken, now) - len(self._offers))
+
+    def offered(self, offers: Iterable[Received], is_mine: Callable[[str], bool], now: Instant) -> list[Command]:
+        """`is_mine`: of ids held here, or being claimed or settled."""
+        out: list[Command] = []
+        waiting = {received.offer.connection_id for received in self._offers}
+        for received in offers:
+            connection_id = received.offer.connection_id
+            if is_mine(connection_id) or connection_id in waiting or self._known(received, now):
+                out.append(DeleteOffer(received.receipt))
+            else:
+                waiting.add(connection_id)
+                self._offers.append(received)
+        return out
+
+    def swept(self, sweep: Sweep, now: Instant) -> None:
+        self._sweeps += 1
+        self.fleet = sweep.fleet
+        self._outranked = any(self._outranks(member) for member in plan.live(sweep.members, now_ms=now.wall_ms))
+        seen = {each.connection_id: each for each in sweep.candidates}
+        self._first_seen_s = {name: self._first_seen_s.get(name, now.mono_s) for name in seen}
+        self._deferrals = {name: each for name, each in self._deferrals.items() if each.until_s > now.mono_s}
+        order = sorted(seen, key=lambda name: draw(self._worker_id, self._sweeps, name))
+        self._candidates = deque((seen[name], self._is_stale(seen[name], now)) for name in order)
+
+    def choose(
+        self, taken: int, slots: int, is_mine: Callable[[str], bool], now: Instant
+    ) -> tuple[list[Claim], dict[str, str], list[Command]]:
+        """Up to `slots` claims, the receipts of those that an offer asked for, and what to do about other offers."""
+        claims: list[Claim] = []
+        receipts: dict[str, str] = {}
+        out: list[Command] = []
+        chosen: set[str] = set()
+        while self._offers and len(claims) < slots:
+            received = self._offers.popleft()
+            connection_id = received.offer.connection_id
+            stale = plan.is_stale(received.offer, now_ms=now.wall_ms)
+            if is_mine(connection_id) or connection_id in chosen:
+                out.append(DeleteOffer(received.receipt))
+            elif self.room(taken + len(claims), now, stale=stale) > 0:
+                chosen.add(connection_id)
+                receipts[connection_id] = received.receipt
+                claims.append(Claim(connection_id, received.offer.reason))
+            else:
+                out.append(ReturnOffer(received.receipt))
+        while self._candidates and len(claims) < slots:
+            candidate, stale = self._candidates.popleft()
+            connection_id = candidate.connection_id
+            if is_mine(connection_id) or connection_id in chosen or self._deferred(connection_id, now):
+                continue
+            if self.room(taken + len(claims), now, stale=stale) > 0:
+                chosen.add(connection_id)
+                claims.append(Claim(connection_id, "expired" if candidate.lease_expires_at_ms else "released"))
+        return claims, receipts, out
+
+    def answered(self, connection_id: str, outcome: Outcome | Fault | Malformed, now: Instant) -> None:
+        """Remember what a claim was told, so that sweeps do not ask again and again."""
+        wait_s = 1.0
+        match outcome:
+            case Claimed():
+                self._deferrals.pop(connection_id, None)
+                return
+            case Held(_, until_ms) if until_ms is not None:
+                wait_s = (until_ms - now.wall_ms) / 1000
+            case Malformed() | Denied():
+                wait_s = LONGEST_DEFERRAL_S
+            case _:
+                pass
+        until_s = now.mono_s + min(max(wait_s, 0.1), LONGEST_DEFERRAL_S)
+        self._deferrals[connection_id] = Deferral(until_s, now.wall_ms)
+
+    def close(self) -> list[Command]:
+        """Take nothing more: offers that wait here are for others."""
+        out: list[Command] = [ReturnOffer(received.receipt) for received in self._offers]
+        self._offers.clear()
+        self._candidates.clear()
+        return out
+
+    def _known(self, received: Received, now: Instant) -> bool:
+        """Whether a claim was answered after the offer was made, by any two clocks within the allowance."""
+        deferral = self._deferrals.get(received.offer.connection_id)
+        if deferral is None or deferral.until_s <= now.mono_s:
+            return False
+        return received.offer.offered_at_ms + self._timing.skew_ms < deferral.learned_ms
+
+    def _deferred(self, connection_id: str, now: Instant) -> bool:
+        deferral = self._deferrals.get(connection_id)
+        return deferral is not None and deferral.until_s > now.mono_s
+
+    def _is_stale(self, candidate: Candidate, now: Instant) -> bool:
+        waited_s = now.mono_s - self._first_seen_s[candidate.connection_id]
+        expires_at_ms = candidate.lease_expires_at_ms
+        if expires_at_ms:
+            waited_s = max(waited_s, (self._timing.expired_before_ms(now.wall_ms) - expires_at_ms) / 1000)
+        return waited_s >= STALE_S
+
+    def _outranks(self, member: Member) -> bool:
+        return member.generation > self._generation and member.owned < member.capacity

@@ -1,0 +1,128 @@
+"""One connection in the supervisor's hands: from a claim that landed to its lease's end. Part of the supervisor.
+
+    ACCEPTING → RUNNING ⇄ RESTING → STOPPING → RELEASING → gone
+
+Each function changes its `Ownership` and returns the commands that follow.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from streamlease.lease import Claimed
+from streamlease.model import Connection, Status, StatusState
+from streamlease.timing import Instant
+from streamlease_worker.jitter import backoff_s
+from streamlease_worker.keeper_events import Acquired, Changed, ReleaseRequested, StatusChanged
+from streamlease_worker.supervisor_events import Command, RunnerEnded, Start, StartReason, Stop, TakeReason
+
+FIRST_RESTART_S = 1.0
+LONGEST_RESTART_S = 60.0
+PROVEN_S = 300.0
+"""A runner that lived this long before it crashed starts over as quickly as one that never did."""
+
+
+class Phase(Enum):
+    ACCEPTING = auto()
+    """Claimed; the keeper has not said yet that it keeps the lease."""
+    RUNNING = auto()
+    RESTING = auto()
+    """Ours without a runner: given up until the spec changes, or waiting to be started again."""
+    STOPPING = auto()
+    RELEASING = auto()
+
+
+@dataclass(slots=True)
+class Ownership:
+    """Mutable, owned by one `Supervisor`."""
+
+    connection: Connection
+    """As last heard of, but with the newest position that is known here."""
+    epoch: int
+    reason: TakeReason
+    phase: Phase = Phase.ACCEPTING
+    run: int = 0
+    """The number of the last runner, of all in this process."""
+    restart: bool = False
+    """While STOPPING: start again afterwards, instead of giving the lease up."""
+    forget_position: bool = False
+    restart_at_s: float | None = None
+    started_s: float = 0.0
+    crashes: int = 0
+
+    @property
+    def connection_id(self) -> str:
+        return self.connection.connection_id
+
+
+def take(claimed: Claimed, reason: TakeReason) -> tuple[Ownership, list[Command]]:
+    return Ownership(claimed.connection, claimed.lease.epoch, reason), [Acquired(claimed)]
+
+
+def start(ours: Ownership, run: int, now: Instant, reason: StartReason) -> list[Command]:
+    ours.phase = Phase.RUNNING
+    ours.run = run
+    ours.restart_at_s = None
+    ours.started_s = now.mono_s
+    return [Start(run, ours.connection, ours.epoch, reason)]
+
+
+def stop(ours: Ownership, reason: str, *, flush: bool) -> list[Command]:
+    """Give the lease up, by way of the runner's end where there is one."""
+    ours.restart = False
+    match ours.phase:
+        case Phase.RUNNING:
+            ours.phase = Phase.STOPPING
+            return [Stop(ours.run, ours.connection_id, reason, flush)]
+        case Phase.STOPPING:
+            return [] if flush else [Stop(ours.run, ours.connection_id, reason, flush)]
+        case Phase.ACCEPTING | Phase.RESTING:
+            return release(ours)
+        case _:
+            return []
+
+
+def release(ours: Ownership) -> list[Command]:
+    ours.phase = Phase.RELEASING
+    return [ReleaseRequested(ours.connection_id, ours.epoch)]
+
+
+def changed(ours: Ownership, change: Changed, run: int, now: Instant) -> list[Command]:
+    """Go on with the new version. Only what the feed is made of asks for a new runner."""
+    before, after = ours.connection, change.connection
+    same = before.spec == after.spec and before.upstream_url == after.upstream_url
+    ours.forget_position |= change.forget_position
+    position = None if ours.forget_position else before.position
+    ours.connection = replace(after, position=position)
+    match ours.phase:
+        case Phase.RUNNING if not same or change.forget_position:
+            ours.phase = Phase.STOPPING
+            ours.restart = True
+            return [Stop(ours.run, ours.connection_id, "its spec has changed", flush=True)]
+        case Phase.RESTING:
+            ours.forget_position = False
+            ours.crashes = 0
+            return start(ours, run, now, "changed")
+        case _:
+            return []
+
+
+def ended(ours: Ownership, event: RunnerEnded, run: int, now: Instant) -> list[Command]:
+    """The runner of now is done."""
+    position = None if ours.forget_position else event.position
+    ours.connection = replace(ours.connection, position=position)
+    ours.forget_position = False
+    if ours.phase is Phase.STOPPING:
+        return start(ours, run, now, "changed") if ours.restart else release(ours)
+    if event.outcome == "fenced":
+        return release(ours)
+    ours.phase = Phase.RESTING
+    if event.outcome == "fatal":
+        return [_status(ours, StatusState.FAILED, event.reason, now)]
+    ours.crashes = 1 if now.mono_s - ours.started_s >= PROVEN_S else ours.crashes + 1
+    wait_s = backoff_s(ours.crashes, FIRST_RESTART_S, LONGEST_RESTART_S, ours.connection_id)
+    ours.restart_at_s = now.mono_s + wait_s
+    return [_status(ours, StatusState.BACKOFF, event.reason, now)]
+
+
+def _status(ours: Ownership, state: StatusState, reason: str, now: Instant) -> StatusChanged:
+    return StatusChanged(ours.connection_id, ours.epoch, Status(state, now.wall_ms, reason))

@@ -1,0 +1,76 @@
+"""What a worker does again and again, each at its own pace and never twice at once: receive, sweep, read the fleet
+summary, audit. Part of the supervisor."""
+
+from streamlease import plan
+from streamlease.errors import Fault
+from streamlease.model import FleetSummary
+from streamlease.timing import Instant
+from streamlease_worker.jitter import draw
+from streamlease_worker.supervisor_events import Command, ListOwned, ReadFleet, Receive, SweepNow
+
+MOST_CANDIDATES = 1_000
+"""More than this are not listed by one sweep: the next one comes soon enough."""
+MOST_TURNS = 1 << 16
+RECEIVE_AT_ONCE = 10
+AFTER_FAULT_S = 2.0
+READ_FLEET_S = 5.0
+AUDIT_S = 60.0
+
+
+class Rounds:
+    """Mutable, owned by one `Supervisor`."""
+
+    def __init__(self, worker_id: str, now: Instant) -> None:
+        self._worker_id = worker_id
+        self._round = 0
+        self._receiving = self._sweeping = self._reading = self._listing = False
+        self._receive_at_s = now.mono_s
+        self._sweep_at_s = now.mono_s + plan.FLEET_SWEEP_S * draw(worker_id)
+        self._read_at_s = now.mono_s + READ_FLEET_S
+        self._audit_at_s = now.mono_s + AUDIT_S * (0.5 + draw(worker_id, "audit"))
+
+    def due(self, now: Instant, *, wanted: int, room: int) -> list[Command]:
+        """What is to begin now. `wanted`: offers that would be of use; `room`: what capacity alone would allow."""
+        out = self.receive(now, wanted=wanted)
+        if not self._sweeping and now.mono_s >= self._sweep_at_s:
+            self._sweeping = True
+            self._round += 1
+            turn = int(draw(self._worker_id, "turn", self._round) * MOST_TURNS)
+            out.append(SweepNow(min(MOST_CANDIDATES, 2 * room), turn))
+        elif not self._sweeping and not self._reading and now.mono_s >= self._read_at_s:
+            self._reading = True
+            out.append(ReadFleet())
+        if not self._listing and now.mono_s >= self._audit_at_s:
+            self._listing = True
+            out.append(ListOwned())
+        return out
+
+    def receive(self, now: Instant, *, wanted: int) -> list[Command]:
+        if self._receiving or wanted <= 0 or now.mono_s < self._receive_at_s:
+            return []
+        self._receiving = True
+        return [Receive(min(RECEIVE_AT_ONCE, wanted))]
+
+    def received(self, now: Instant, *, fault: bool) -> None:
+        self._receiving = False
+        if fault:
+            self._receive_at_s = now.mono_s + AFTER_FAULT_S * (0.5 + self._draw())
+
+    def swept(self, fleet: FleetSummary | None, now: Instant, *, fault: bool) -> None:
+        """`fleet`: the newest that is known."""
+        self._sweeping = False
+        self._sweep_at_s = now.mono_s + plan.sweep_delay_s(fleet, self._draw()) + (AFTER_FAULT_S if fault else 0.0)
+        self._read_at_s = now.mono_s + READ_FLEET_S
+
+    def fleet_read(self, now: Instant) -> None:
+        self._reading = False
+        self._read_at_s = now.mono_s + READ_FLEET_S
+
+    def listed(self, outcome: object, now: Instant) -> None:
+        self._listing = False
+        every_s = AFTER_FAULT_S if isinstance(outcome, Fault) else AUDIT_S
+        self._audit_at_s = now.mono_s + every_s * (0.5 + self._draw())
+
+    def _draw(self) -> float:
+        self._round += 1
+        return draw(self._worker_id, self._round)

@@ -1,0 +1,256 @@
+"""The supervisor: what this worker takes on, runs and gives up (design §5, §6). A step.
+
+Offers and its own sweeps become claims, claims become runners, the keeper's news stops or restarts them, a drain ends
+them all. Who runs it sends a `Tick` every `tick_s` seconds and carries out the commands, in order.
+"""
+
+from streamlease import membership, plan
+from streamlease.errors import Fault
+from streamlease.flows.sweep import Sweep
+from streamlease.lease import Claimed
+from streamlease.membership import Joined
+from streamlease.timing import Instant, Timing
+from streamlease.write import Item
+from streamlease_worker import ownership
+from streamlease_worker.drain import Drain
+from streamlease_worker.intake import Intake
+from streamlease_worker.keeper_events import (
+    Accepted,
+    Changed,
+    DrainBegun,
+    Fence,
+    MemberAlive,
+    MemberLost,
+    Settled,
+    StopWanted,
+    VersionSeen,
+)
+from streamlease_worker.ownership import Ownership, Phase
+from streamlease_worker.rounds import Rounds
+from streamlease_worker.supervisor_events import (
+    Buried,
+    Bury,
+    ClaimAnswered,
+    Command,
+    DeleteOffer,
+    DrainRequested,
+    Event,
+    FleetRead,
+    Left,
+    Listed,
+    LookAgain,
+    LookedAgain,
+    OffersReceived,
+    Received,
+    ReleaseUnknown,
+    ReturnOffer,
+    RunnerEnded,
+    Swept,
+    TakeReason,
+    Tick,
+    UnknownSettled,
+)
+
+PARALLEL_CLAIMS = 16
+AUDIT_AT_ONCE = 25
+
+
+class Supervisor:
+    """The state of one worker id's connections. Not safe for threads: one caller at a time."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        capacity: int,
+        generation: int,
+        timing: Timing,
+        joined: Joined,
+        now: Instant,
+        stop_timeout_s: float = 120.0,
+    ) -> None:
+        self.tick_s = 0.25
+        self._timing = timing
+        self._intake = Intake(worker_id, generation=generation, capacity=capacity, timing=timing)
+        self._rounds = Rounds(worker_id, now)
+        self._drain = Drain(stop_timeout_s)
+        self._owned: dict[str, Ownership] = {}
+        self._claims: dict[str, TakeReason] = {}
+        self._settling: set[str] = set()
+        self._receipts: dict[str, str] = {}
+        self._runs = 0
+        self._member_until_s = joined.deadline_s
+        self._burying = False
+
+    @property
+    def owned(self) -> int:
+        """How many connections this worker holds, claims in flight included."""
+        return len(self._owned) + len(self._claims)
+
+    def handle(self, event: Event, now: Instant) -> list[Command]:
+        """What is to be done about `event`, in this order. `now` never goes back on its monotonic side."""
+        if self._drain.exited:
+            return []
+        out = self._happened(event, now)
+        out += self._take(now)
+        unsettled = len(self._claims) + len(self._settling)
+        return out + self._drain.step(self._owned.values(), unsettled=unsettled, now=now)
+
+    def _happened(self, event: Event, now: Instant) -> list[Command]:
+        match event:
+            case Tick():
+                return self._tick(now)
+            case OffersReceived(offers):
+                return self._offers_received(offers, now)
+            case ClaimAnswered():
+                return self._claim_answered(event, now)
+            case Swept(sweep):
+                return self._swept(sweep, now)
+            case Buried():
+                self._burying = False
+            case FleetRead(fleet):
+                self._rounds.fleet_read(now)
+                if fleet is not None and not isinstance(fleet, Fault):
+                    self._intake.read(fleet)
+            case Listed(items):
+                self._rounds.listed(items, now)
+                return [] if isinstance(items, Fault) else self._audit(items)
+            case UnknownSettled(connection_id):
+                self._settling.discard(connection_id)
+            case LookedAgain(connection):
+                return [VersionSeen(connection)] if connection is not None else []
+            case RunnerEnded():
+                return self._runner_ended(event, now)
+            case DrainRequested(reason):
+                return self._ending(self._drain.begin(reason, self._owned.values(), now))
+            case MemberLost():
+                return self._ending(self._drain.lose_member(self._owned.values(), now))
+            case Left():
+                self._drain.left()
+            case MemberAlive(deadline_s):
+                self._member_until_s = deadline_s
+            case Accepted() | Fence() | Changed() | StopWanted() | Settled():
+                return self._noticed(event, now)
+        return []
+
+    # --- taking on ------------------------------------------------------------------------------------------------
+
+    def _tick(self, now: Instant) -> list[Command]:
+        out: list[Command] = []
+        for ours in self._owned.values():
+            if ours.restart_at_s is not None and ours.restart_at_s <= now.mono_s and ours.phase is Phase.RESTING:
+                out += ownership.start(ours, self._next_run(), now, "again")
+        if self._taking(now):
+            wanted, room = self._intake.wanted(self.owned, now), self._intake.room(self.owned, now, stale=True)
+            out += self._rounds.due(now, wanted=wanted, room=room)
+        return out
+
+    def _taking(self, now: Instant) -> bool:
+        """Only a living member takes anything on."""
+        return not self._drain.begun and now.mono_s < self._member_until_s
+
+    def _take(self, now: Instant) -> list[Command]:
+        """Claim what is wanted and fits, a bounded number at a time."""
+        slots = PARALLEL_CLAIMS - len(self._claims)
+        if slots <= 0 or not self._taking(now):
+            return []
+        claims, receipts, out = self._intake.choose(self.owned, slots, self._is_mine, now)
+        self._claims.update((claim.connection_id, claim.reason) for claim in claims)
+        self._receipts.update(receipts)
+        return [*out, *claims]
+
+    def _is_mine(self, connection_id: str) -> bool:
+        """Held here, being claimed, or being settled: not to be claimed now."""
+        return connection_id in self._owned or connection_id in self._claims or connection_id in self._settling
+
+    def _offers_received(self, offers: tuple[Received, ...] | Fault, now: Instant) -> list[Command]:
+        fault = isinstance(offers, Fault)
+        self._rounds.received(now, fault=fault)
+        if isinstance(offers, Fault):
+            return []
+        if not self._taking(now):
+            return [ReturnOffer(received.receipt) for received in offers]
+        out = self._intake.offered(offers, self._is_mine, now)
+        if offers:
+            out += self._rounds.receive(now, wanted=self._intake.wanted(self.owned, now))
+        return out
+
+    def _claim_answered(self, event: ClaimAnswered, now: Instant) -> list[Command]:
+        connection_id, outcome = event.connection_id, event.outcome
+        reason = self._claims.pop(connection_id, None)
+        if reason is None:
+            return []
+        self._intake.answered(connection_id, outcome, now)
+        receipt = self._receipts.pop(connection_id, None)
+        out: list[Command] = []
+        if receipt is not None and not isinstance(outcome, Fault):
+            out.append(DeleteOffer(receipt))
+        if isinstance(outcome, Claimed):
+            self._owned[connection_id], acquired = ownership.take(outcome, reason)
+            out += acquired
+            if self._drain.begun:
+                out += ownership.release(self._owned[connection_id])
+        return out
+
+    def _swept(self, sweep: Sweep | Fault, now: Instant) -> list[Command]:
+        if isinstance(sweep, Fault):
+            self._rounds.swept(self._intake.fleet, now, fault=True)
+            return []
+        self._intake.swept(sweep, now)
+        self._rounds.swept(sweep.fleet, now, fault=False)
+        dead = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
+        if not dead or self._burying:
+            return []
+        self._burying = True
+        return [Bury(dead)]
+
+    # --- what is held -----------------------------------------------------------------------------------------------
+
+    def _noticed(self, event: Accepted | Fence | Changed | StopWanted | Settled, now: Instant) -> list[Command]:
+        connection_id = event.connection.connection_id if isinstance(event, Changed) else event.connection_id
+        ours = self._owned.get(connection_id)
+        if ours is None or ours.epoch != event.epoch:
+            return []
+        match event:
+            case Accepted():
+                if ours.phase is not Phase.ACCEPTING:
+                    return []
+                return ownership.start(ours, self._next_run(), now, ours.reason)
+            case Fence(reason=reason):
+                return ownership.stop(ours, f"its lease is lost ({reason})", flush=False)
+            case Changed():
+                return ownership.changed(ours, event, self._next_run(), now)
+            case StopWanted():
+                return ownership.stop(ours, "it was stopped", flush=True)
+            case Settled():
+                del self._owned[connection_id]
+                return []
+
+    def _runner_ended(self, event: RunnerEnded, now: Instant) -> list[Command]:
+        ours = self._owned.get(event.connection_id)
+        if ours is None or ours.run != event.run or ours.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return []
+        return ownership.ended(ours, event, self._next_run(), now)
+
+    def _next_run(self) -> int:
+        self._runs += 1
+        return self._runs
+
+    def _ending(self, stops: list[Command]) -> list[Command]:
+        return [DrainBegun(), *self._intake.close(), *stops]
+
+    def _audit(self, items: tuple[Item, ...]) -> list[Command]:
+        """Against what is held at this very moment. What a claim or release is in flight for settles by itself."""
+        found = plan.audit(items, dict.fromkeys(self._claims, 0) | self._versions())
+        unknown = [name for name in found.unknown if name not in self._settling][:AUDIT_AT_ONCE]
+        self._settling.update(unknown)
+        standing = (Phase.RUNNING, Phase.RESTING)
+        named = [self._owned[name] for name in found.outdated if name in self._owned]
+        outdated = [ours for ours in named if ours.phase in standing]
+        return [
+            *(ReleaseUnknown(name) for name in unknown),
+            *(LookAgain(ours.connection_id, ours.connection.spec_version) for ours in outdated[:AUDIT_AT_ONCE]),
+        ]
+
+    def _versions(self) -> dict[str, int]:
+        return {name: ours.connection.spec_version for name, ours in self._owned.items()}
