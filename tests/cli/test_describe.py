@@ -1,0 +1,78 @@
+"""`streamlease describe`."""
+
+import json
+
+from streamlease.lease import Checkpoint
+from streamlease.model import DesiredState, Position, Status, StatusState
+from tests.cli.system import System
+
+
+def described_system() -> System:
+    system = System()
+    system.add(
+        "a",
+        labels={"team": "feeds"},
+        spec={"headers": {"Authorization": "Bearer {env:FEED_TOKEN}"}, "resume": {"rewind": 1}},
+    )
+    system.join("worker-a", heartbeats=2, owned=1)
+    claimed = system.claim("a")
+    position = Position(sequence=42, instance="feed.example", resume_url="wss://r.example/x?session=s3", token="t0k3n")
+    system.checkpoint(claimed, Checkpoint(3, position, Status(StatusState.STREAMING, system.clock.wall_ms)))
+    system.clock.advance(2_000)
+    return system
+
+
+def test_everything_is_said_with_the_position_and_the_lease_time_left() -> None:
+    found = described_system().json("describe", "a")[0]
+    assert found["spec"] == {"headers": {"Authorization": "Bearer {env:FEED_TOKEN}"}, "resume": {"rewind": 1}}
+    assert found["lease_left_ms"] == 7_000
+    assert found["position"]["sequence"] == 42
+    assert found["checkpoint_no"] == 3
+    assert found["worker"]["worker_id"] == "worker-a"
+    assert found["worker"]["heartbeat_age_ms"] == 2_000
+    assert set(found) == {
+        "connection_id", "desired_state", "upstream_url", "labels", "lease_owner", "lease_epoch",
+        "lease_expires_at_ms", "unowned", "status", "last_sequence", "lease_left_ms", "worker", "spec", "spec_version",
+        "position", "checkpoint_no", "crashes", "not_before_ms", "created_at_ms", "updated_at_ms", "updated_by",
+    }  # fmt: skip
+
+
+def test_no_secret_no_nonce_and_no_resume_token_is_printed() -> None:
+    system = described_system()
+    system.add("b", spec={"headers": {"X-Api-Key": "hunter2"}, "open": [{"auth": ["hunter2"]}]})
+    for arguments in (["describe", "a", "b"], ["describe", "a", "b", "--json"]):
+        printed = system.run(*arguments).stdout
+        for secret in ("t0k3n", "session=s3", "nonce-worker-a", "hunter2"):
+            assert secret not in printed
+
+
+def test_a_person_reads_dates_and_distances() -> None:
+    text = described_system().run("describe", "a").stdout
+    assert "lease_left_ms: 7s" in text
+    assert "updated_at_ms: 2027-01-15T08:00:00+00:00 (2s ago)" in text
+    assert "lease_expires_at_ms: 2027-01-15T08:00:09+00:00 (in 7s)" in text
+
+
+def test_a_connection_that_nobody_holds_has_no_lease() -> None:
+    system = System()
+    system.add("a", state=DesiredState.STOPPED)
+    found = system.json("describe", "a")[0]
+    assert (found["lease_owner"], found["lease_left_ms"], found["worker"]) == (None, None, None)
+    assert found["position"] is None
+
+
+def test_an_id_that_is_not_there_fails_after_the_others_were_shown() -> None:
+    system = System()
+    system.add("a")
+    result = system.run("describe", "nosuch", "a", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["connection_id"] == "a"
+    assert result.stderr == "nosuch: there is no connection of that id in the test system: see `streamlease ls`\n"
+
+
+def test_an_item_that_cannot_be_read_is_one_sentence() -> None:
+    system = System()
+    system.put({"connection_id": "broken", "desired_state": "STARTED"})
+    result = system.run("describe", "broken")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: connection 'broken': upstream_url must be a non-empty string, not absent\n"
