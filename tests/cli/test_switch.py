@@ -1,5 +1,7 @@
 """`streamlease start` and `stop`."""
 
+from collections.abc import Callable
+
 from streamlease.errors import Denied, Throttled, Unreachable
 from streamlease.flow import Request
 from streamlease.model import DesiredState
@@ -8,7 +10,7 @@ from tests.cli.system import ARN, System
 from tests.fakes.trouble import Landing
 
 
-def writes_to(connection_id: str) -> object:
+def writes_to(connection_id: str) -> Callable[[Request], bool]:
     return lambda request: isinstance(request, Update) and request.key.get("connection_id") == connection_id
 
 

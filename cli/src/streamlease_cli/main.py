@@ -1,11 +1,9 @@
-"""`streamlease`: the command's entry, its list of commands, and what becomes of errors.
+"""`streamlease`: the command's entry and its list of commands.
 
 A command's module is imported when the command is run, so that `--help` and completion stay quick; `tests/cli` holds
 the list below against the commands themselves.
 """
 
-import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,8 +11,8 @@ from typing import override
 
 import click
 
-from streamlease_cli.errors import reported
 from streamlease_cli.invocation import target_options
+from streamlease_cli.reporting import Reporting
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,8 @@ COMMANDS: Mapping[str, Entry] = {
 }
 
 
-class Commands(click.Group):
-    """Finds commands in `COMMANDS`, and turns whatever they raise into one sentence and an exit code."""
+class Commands(Reporting, click.Group):
+    """Finds commands in `COMMANDS`."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,18 +61,6 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items() if not entry.hidden])
-
-    @override
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-            raise
-        except Exception as error:  # noqa: BLE001 - nobody else would turn it into a sentence
-            invocation = ctx.obj
-            if getattr(invocation, "debug", False):
-                traceback.print_exc(file=sys.stderr)
-            raise reported(error, unreachable_hint=getattr(invocation, "unreachable_hint", "")) from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
