@@ -10,7 +10,7 @@ SAM_BIN := $(CURDIR)/.local/envs/sam/bin
 # `sam build` runs the python3.13 it finds on PATH.
 SAM := PATH="$(SAM_BIN):$$PATH" SAM_CLI_TELEMETRY=0 $(SAM_BIN)/sam
 SETUP := $(PYTHON3) scripts/setup.py
-CODE := layers worker cli functions tests scripts
+CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
