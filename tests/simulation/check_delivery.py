@@ -1,0 +1,125 @@
+"""Invariants 1 and 2 at the sink, and 3 where a position lands in the table."""
+
+from dataclasses import dataclass, field
+
+from streamlease.write import Item, Table
+from tests.simulation.beliefs import Beliefs
+from tests.simulation.continuity import may_be_missing
+from tests.simulation.kernel import Kernel
+from tests.simulation.ledger import Ledger
+from tests.simulation.network import label
+from tests.simulation.sink import Attempt, Sink
+from tests.simulation.store import Landing, Store
+from tests.simulation.upstream import FIRST_NUMBER, Upstream
+from tests.simulation.violation import Violated, Violation
+
+
+def instance_of(sequence: int) -> int:
+    """Which instance of an upstream numbers so."""
+    return FIRST_NUMBER.bit_length() - sequence.bit_length()
+
+
+@dataclass(slots=True)
+class DeliveryChecker:
+    kernel: Kernel
+    store: Store
+    sink: Sink
+    beliefs: Beliefs
+    ledger: Ledger
+    upstreams: dict[str, Upstream]
+    delivering: dict[str, int] = field(default_factory=dict)
+    """The highest epoch that has begun a delivery, by connection."""
+    promised: dict[str, int] = field(default_factory=dict)
+    """Number (in `Upstream.emitted`) of the first record that a stored position has promised, by connection."""
+
+    def on_begin(self, attempt: Attempt) -> None:
+        """A sink attempt begins: its sender has just found its deadline ahead."""
+        connection_id, epoch = attempt.connection_id, attempt.epoch
+        if self.ledger.tells:
+            self.ledger.say(attempt.worker, f"begins a delivery in epoch {epoch}", connection_id)
+        if (connection_id, epoch) in self.beliefs.released:
+            self._fail(1, "a released epoch never delivers again", attempt, "its release had been sent")
+        highest = self.delivering.get(connection_id, 0)
+        if epoch < highest:
+            self._fail(1, "one worker at a time begins deliveries", attempt, f"epoch {highest} has begun before")
+        self.delivering[connection_id] = epoch
+        item = self.store.connection(connection_id)
+        if (
+            item is None
+            or not self.beliefs.is_of(item.get("lease_owner"), attempt.worker)
+            or item["lease_epoch"] != epoch
+        ):
+            self._fail(
+                1,
+                "who delivers holds the lease",
+                attempt,
+                "there is no item"
+                if item is None
+                else f"the item says {item.get('lease_owner')}, epoch {item['lease_epoch']}",
+            )
+            return
+        if "lease_expires_at_ms" not in item:
+            member = self.store.member(str(item["lease_owner"]))
+            if member is None or member.get("state") not in ("LIVE", "DRAINING"):
+                self._fail(1, "who delivers is a living member", attempt, f"member: {member and member.get('state')}")
+
+    def observe(self, landing: Landing) -> None:
+        if landing.write.table is not Table.CONNECTIONS or not landing.applied:
+            return
+        before, after = landing.before, landing.after
+        if after is None or (before is not None and "position" not in after):
+            self.promised.pop(landing.key[0], None)
+            return
+        if after.get("position") is not None and (before or {}).get("position") != after["position"]:
+            self._position(landing, before or {}, after)
+
+    def _position(self, landing: Landing, before: Item, after: Item) -> None:
+        connection_id = landing.key[0]
+        sequence, was = _sequence(after), _sequence(before)
+        if sequence is None:
+            return
+        upstream = self.upstreams[connection_id]
+        if was is not None:
+            falls = instance_of(sequence) < instance_of(was) or (
+                instance_of(sequence) == instance_of(was) and sequence < was
+            )
+            if falls:
+                self._position_fails(landing, "a position never falls", f"{was} became {sequence}")
+        first = self.promised.get(connection_id)
+        if first is None:
+            self.promised[connection_id] = self._promise(connection_id, sequence)
+            return
+        reader = self.sink.reader(connection_id)
+        for record in upstream.emitted[first:]:
+            if record.instance != instance_of(sequence) or record.sequence >= sequence:
+                continue
+            if was is not None and instance_of(was) == record.instance and record.sequence < was:
+                continue
+            if record.record_id not in reader.records and not may_be_missing(record, upstream, reader):
+                self._position_fails(
+                    landing,
+                    "a position never passes a record that is not durable",
+                    f"{sequence} passes {record.sequence} ({record.record_id})",
+                )
+
+    def _promise(self, connection_id: str, sequence: int) -> int:
+        """Where the promise begins: at the first record after the first stored position. What came before it was never
+        promised, nor what shares its sequence: the feed had begun somewhere among those."""
+        for number, record in enumerate(self.upstreams[connection_id].emitted):
+            if record.instance == instance_of(sequence) and record.sequence > sequence:
+                return number
+        return len(self.upstreams[connection_id].emitted)
+
+    def _position_fails(self, landing: Landing, rule: str, what: str) -> None:
+        what = f"{label(landing.write)} by {landing.origin}: {what}"
+        raise Violated(Violation(3, rule, self.kernel.now_us, landing.key[0], what))
+
+    def _fail(self, invariant: int, rule: str, attempt: Attempt, what: str) -> None:
+        what = f"{attempt.worker} began a delivery in epoch {attempt.epoch}; {what}"
+        raise Violated(Violation(invariant, rule, self.kernel.now_us, attempt.connection_id, what))
+
+
+def _sequence(item: Item) -> int | None:
+    position = item.get("position")
+    found = position.get("sequence") if isinstance(position, dict) else None
+    return int(found) if isinstance(found, int | float) else None

@@ -1,0 +1,90 @@
+"""Invariants 4, 5 and 6 at the end of a run, when faults have stopped for long enough."""
+
+from dataclasses import dataclass
+
+from streamlease.model import StatusState
+from streamlease.write import Item
+from tests.simulation.check_delivery import DeliveryChecker
+from tests.simulation.clock import true_ms
+from tests.simulation.continuity import may_be_missing
+from tests.simulation.kernel import Kernel, S
+from tests.simulation.ledger import Ledger
+from tests.simulation.sink import Sink
+from tests.simulation.store import Store
+from tests.simulation.upstream import Upstream
+from tests.simulation.violation import Violation
+
+ON_ITS_WAY_US = 10 * S
+"""A record this young may still be between its upstream and the sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """Who streams a connection now, as its own process says."""
+
+    worker: str
+    epoch: int
+    state: StatusState | None
+
+
+@dataclass(slots=True)
+class EndChecker:
+    kernel: Kernel
+    store: Store
+    sink: Sink
+    ledger: Ledger
+    delivery: DeliveryChecker
+    upstreams: dict[str, Upstream]
+    bound_us: int
+    """How long a healthy fleet may take for anything."""
+    asked_us: dict[str, int]
+    """When people last asked something of a connection."""
+
+    def violations(self, streaming: dict[str, list[Streaming]]) -> list[Violation]:
+        found: list[Violation] = []
+        for connection_id, upstream in self.upstreams.items():
+            item = self.store.connection(connection_id)
+            if self.kernel.now_us - self.asked_us.get(connection_id, 0) < self.bound_us:
+                continue
+            if item is None or item.get("desired_state") != "STARTED":
+                found += self._closed(connection_id, upstream, item)
+            elif not self._postponed(item):
+                found += self._alive(connection_id, item, streaming.get(connection_id, []))
+                found += self._lost(connection_id, upstream)
+        return found
+
+    def _postponed(self, item: Item) -> bool:
+        """Put off because it has cost its owners: not to be streaming yet."""
+        not_before_ms = item.get("not_before_ms")
+        late_ms = self.bound_us // 1_000
+        return isinstance(not_before_ms, int) and not_before_ms + late_ms > true_ms(self.kernel.now_us)
+
+    def _alive(self, connection_id: str, item: Item, running: list[Streaming]) -> list[Violation]:
+        now_us = self.kernel.now_us
+        owned = [r for r in running if r.epoch == item["lease_epoch"]]
+        if len(owned) == 1 and owned[0].state is StatusState.STREAMING:
+            return []
+        lease = {name: item.get(name) for name in ("lease_owner", "lease_epoch", "lease_expires_at_ms", "crashes")}
+        what = f"the item says {lease}; running: {running}"
+        return [Violation(4, "every started connection streams again", now_us, connection_id, what)]
+
+    def _closed(self, connection_id: str, upstream: Upstream, item: Item | None) -> list[Violation]:
+        if not upstream.sockets:
+            return []
+        state = "there is no item" if item is None else "STOPPED"
+        what = f"{state}, but {', '.join(s.who for s in upstream.sockets)} is connected"
+        return [Violation(6, "a stopped connection's socket is closed", self.kernel.now_us, connection_id, what)]
+
+    def _lost(self, connection_id: str, upstream: Upstream) -> list[Violation]:
+        first = self.delivery.promised.get(connection_id)
+        if first is None:
+            return []
+        reader = self.sink.reader(connection_id)
+        until_us = self.kernel.now_us - ON_ITS_WAY_US
+        emitted = upstream.emitted[first:]
+        missing = [e for e in emitted if e.record_id not in reader.records and e.at_us < until_us]
+        unexcused = [e for e in missing if not may_be_missing(e, upstream, reader)]
+        if not unexcused:
+            return []
+        what = f"{len(unexcused)} records, the first {unexcused[0]}, without a gap record"
+        return [Violation(5, "no record is lost", self.kernel.now_us, connection_id, what)]

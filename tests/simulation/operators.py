@@ -1,0 +1,93 @@
+"""People: they create, start, stop, edit and delete connections meanwhile, with the procedures of the real CLI."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamlease.errors import Fault
+from streamlease.flow import Flow
+from streamlease.flows import control
+from streamlease.flows.control import Operator
+from streamlease.lease import Change, Changed
+from streamlease.model import DesiredState
+from streamlease.timing import Timing
+from tests.simulation.clock import Clock
+from tests.simulation.drive import drive
+from tests.simulation.kernel import MS, Kernel, S
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.scenario import Act
+from tests.simulation.upstream import Upstream
+
+TIMEOUT_US = 5 * S
+AGAIN_US = 3 * S
+
+
+@dataclass(slots=True)
+class People:
+    kernel: Kernel
+    network: Network
+    operator: Operator
+    upstreams: dict[str, Upstream]
+    edits: int = 0
+    acts: dict[str, int] = field(default_factory=dict)
+    """When somebody last asked something of a connection, by connection; true microseconds."""
+    _process: Process = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._process = Process("operator", self.kernel, Clock(booted_s=5_000.0), "operator")
+
+    def create_all(self, ids: tuple[str, ...]) -> None:
+        """Before any worker is there: the shards are recorded, then one create after the other."""
+        self._run(control.prepare(self.operator), lambda _: None)
+        for number, connection_id in enumerate(ids):
+            self.kernel.at(number * 20 * MS, lambda c=connection_id: self.act(Act(0, c, "create")))  # type: ignore[misc]
+
+    def act(self, act: Act) -> None:
+        """Ask; where there was no answer, ask again a little later, as the command line's users do."""
+        self.acts[act.connection_id] = self.kernel.now_us
+        self._run(self._flow(act), lambda outcome: self._after(act, outcome))
+
+    def _flow(self, act: Act) -> Flow[Any]:
+        connection_id, operator = act.connection_id, self.operator
+        match act.what:
+            case "create":
+                return control.create(
+                    connection_id,
+                    upstream_url=self._url(connection_id),
+                    spec={"edit": 0},
+                    labels={},
+                    desired_state=DesiredState.STARTED,
+                    operator=operator,
+                )
+            case "start":
+                return control.change(connection_id, Change(desired_state=DesiredState.STARTED), operator=operator)
+            case "stop":
+                return control.change(connection_id, Change(desired_state=DesiredState.STOPPED), operator=operator)
+            case "edit":
+                self.edits += 1
+                return control.change(connection_id, Change(spec={"edit": self.edits}), operator=operator)
+            case "forget":
+                self.edits += 1
+                wanted = Change(spec={"edit": self.edits}, forget_position=True)
+                return control.change(connection_id, wanted, operator=operator)
+            case "move":
+                return control.change(connection_id, Change(upstream_url=self._url(connection_id)), operator=operator)
+            case "delete":
+                return control.delete(connection_id, operator=operator)
+
+    def _url(self, connection_id: str) -> str:
+        return f"wss://{self.upstreams[connection_id].host}/"
+
+    def _run(self, flow: Flow[Any], done: Callable[[Any], None]) -> None:
+        drive(flow, self._process.thread(), self.network, timeout_us=TIMEOUT_US, done=done)
+
+    def _after(self, act: Act, outcome: object) -> None:
+        self.acts[act.connection_id] = self.kernel.now_us
+        self.network.ledger.say("operator", f"{act.what}: {outcome}", act.connection_id)
+        if isinstance(outcome, Fault | Changed):
+            self.kernel.after(AGAIN_US, lambda: self.act(act))
+
+
+def operator(shards: int, timing: Timing) -> Operator:
+    return Operator(updated_by="people", shards=shards, timing=timing)

@@ -1,0 +1,139 @@
+"""Run one scenario to its end or to its first violation."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from streamlease.model import LeaseMode
+from tests.simulation.beliefs import Beliefs
+from tests.simulation.check_delivery import DeliveryChecker
+from tests.simulation.check_end import EndChecker, Streaming
+from tests.simulation.check_leases import LeaseChecker
+from tests.simulation.clock import Clock
+from tests.simulation.fleet import Fleet, Shell
+from tests.simulation.inject import Injector
+from tests.simulation.kernel import Kernel, S
+from tests.simulation.ledger import Ledger, Line
+from tests.simulation.network import Network
+from tests.simulation.offers import OffersQueue
+from tests.simulation.operators import People, operator
+from tests.simulation.process import Process
+from tests.simulation.scenario import Scenario
+from tests.simulation.schedule import ReconcileSchedule
+from tests.simulation.sink import Sink
+from tests.simulation.store import Store
+from tests.simulation.stream import StreamFunction
+from tests.simulation.upstream import Upstream
+from tests.simulation.violation import Violated, Violation
+from tests.simulation.worker import Deployed, Worker, World
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    seed: int
+    violations: tuple[Violation, ...]
+    faults: int
+    events: int
+    simulated_s: float
+    faults_by_kind: Counter[str]
+    counts: Counter[str]
+    story: tuple[Line, ...] = field(default=(), repr=False)
+
+
+def run(scenario: Scenario, *, tells: bool = False) -> Result:
+    """Run `scenario`; with `tells`, keep its story."""
+    simulation = Simulation(scenario, tells=tells)
+    violations = simulation.play()
+    ledger, kernel = simulation.ledger, simulation.kernel
+    return Result(
+        seed=scenario.seed,
+        violations=tuple(violations),
+        faults=len(ledger.faults),
+        events=kernel.events,
+        simulated_s=kernel.now_us / S,
+        faults_by_kind=Counter(ledger.faults.values()),
+        counts=ledger.counts,
+        story=tuple(ledger.story),
+    )
+
+
+class Simulation:
+    """One world, put together from a scenario."""
+
+    def __init__(self, scenario: Scenario, *, tells: bool = False) -> None:
+        self.scenario = scenario
+        self.kernel = kernel = Kernel(str(scenario.seed))
+        self.ledger = ledger = Ledger(kernel, tells)
+        self.store = Store(kernel, page_limit=scenario.page_limit)
+        queue = OffersQueue(kernel, ledger)
+        network = Network(kernel, self.store, queue, ledger)
+        self.upstreams = {name: Upstream(name, kernel, ledger, nature) for name, nature in scenario.connections.items()}
+        self.sink = Sink(kernel, ledger)
+        self.beliefs = Beliefs()
+        self.world = World(kernel, network, self.sink, self.upstreams, self.beliefs)
+        self.stream = StreamFunction(kernel, network, Clock(scenario.offsets_ms[-1]))
+        timing = scenario.timing_of(scenario.mode)
+        self.people = People(kernel, network, operator(scenario.shards, timing), self.upstreams)
+        self.schedule = ReconcileSchedule(kernel, network, scenario.shards, timing)
+        self.fleet = Fleet(kernel, ledger, self._make, scenario.mode)
+        self.leases = LeaseChecker(kernel, self.beliefs, ledger)
+        self.delivery = DeliveryChecker(kernel, self.store, self.sink, self.beliefs, ledger, self.upstreams)
+        self.sink.on_begin = self.delivery.on_begin
+        self.store.observers += [self.leases.observe, self.delivery.observe, self.stream.observe]
+        self._processes = 0
+
+    def _make(self, slot: str, generation: int, mode: LeaseMode, ended: object) -> Shell:
+        scenario, number = self.scenario, self._processes
+        self._processes += 1
+        clock = Clock(
+            scenario.offsets_ms[number % len(scenario.offsets_ms)],
+            scenario.rates_ppm[number % len(scenario.rates_ppm)],
+            booted_s=1_000.0 * (number + 1),
+        )
+        process = Process(f"{slot}#{number}", self.kernel, clock, slot)
+        deployed = Deployed(mode, scenario.timing_of(mode), scenario.shards, scenario.capacity, generation)
+        return Worker(self.world, process, deployed, ended)  # type: ignore[arg-type]
+
+    def play(self) -> list[Violation]:
+        scenario = self.scenario
+        injector = Injector(
+            self.kernel,
+            self.ledger,
+            self.world.network,
+            self.fleet,
+            self.people,
+            self.stream,
+            self.schedule,
+            self.sink,
+            self.upstreams,
+            scenario.quiet_us,
+        )
+        self.people.create_all(tuple(scenario.connections))
+        self.fleet.begin(scenario.workers)
+        injector.plan(scenario.plan)
+        try:
+            self.kernel.run_until(scenario.end_us)
+        except Violated as violated:
+            return [violated.violation]
+        return self.at_end().violations(self.streaming())
+
+    def at_end(self) -> EndChecker:
+        bound_us = self.scenario.end_us - self.scenario.quiet_us
+        return EndChecker(
+            self.kernel,
+            self.store,
+            self.sink,
+            self.ledger,
+            self.delivery,
+            self.upstreams,
+            bound_us,
+            self.people.acts,
+        )
+
+    def streaming(self) -> dict[str, list[Streaming]]:
+        found: dict[str, list[Streaming]] = {}
+        for shell in self.fleet.living():
+            assert isinstance(shell, Worker)
+            for runner in shell.runners.values():
+                state = Streaming(shell.worker_id, runner.epoch, runner.state)
+                found.setdefault(runner.connection_id, []).append(state)
+        return found

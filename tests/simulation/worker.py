@@ -1,0 +1,421 @@
+"""One worker process: the real keeper and supervisor, in a shell that sends what they ask for over the simulated network.
+
+Two threads, as in the container: the keeper's, which renews and fences, and the event loop's, with the supervisor and the
+runners. A pause stops both; a blocked loop only the second.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from streamlease import membership, plan
+from streamlease.errors import Fault, Malformed, Unreachable
+from streamlease.feed.events import Finished, Report
+from streamlease.flow import Batch, Flow, now, read, write
+from streamlease.flow import SendOffers as SendRequest
+from streamlease.flows import audit
+from streamlease.flows.bury import bury_expired
+from streamlease.flows.claim import Claimer, claim
+from streamlease.flows.sweep import stored_fleet, sweep
+from streamlease.membership import Joined
+from streamlease.model import LeaseMode, Position, Status
+from streamlease.timing import Instant, Timing
+from streamlease.write import Applied, Read, Table
+from streamlease_worker import keeper_events as ke
+from streamlease_worker import supervisor_events as se
+from streamlease_worker.keeper import Keeper
+from streamlease_worker.supervisor import Supervisor
+from tests.simulation.beliefs import Beliefs
+from tests.simulation.drive import drive
+from tests.simulation.kernel import MS, Kernel, S
+from tests.simulation.network import Network, Service
+from tests.simulation.offers import Delivery
+from tests.simulation.process import Process
+from tests.simulation.runner import Gate, Runner, Told
+from tests.simulation.sink import Sink
+from tests.simulation.upstream import Upstream
+
+LOOP_TICK_US = 250 * MS
+RECEIVE_WAIT_US = 20 * S
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What one deployment says to its workers."""
+
+    mode: LeaseMode
+    timing: Timing
+    shards: int
+    capacity: int
+    generation: int
+
+
+@dataclass(slots=True)
+class World:
+    """What is around every worker."""
+
+    kernel: Kernel
+    network: Network
+    sink: Sink
+    upstreams: dict[str, Upstream]
+    beliefs: Beliefs
+
+
+class Worker:
+    """A process of the service. Joins, works, and exits or is ended; after a lost membership it joins again."""
+
+    def __init__(self, world: World, process: Process, deployed: Deployed, ended: Callable[[], None]) -> None:
+        self.world = world
+        self.process = process
+        self.mode = deployed.mode
+        self.deployed = deployed
+        self.runners: dict[int, Runner] = {}
+        self.worker_id = ""
+        self._ended = ended
+        self._loop = process.thread()
+        self._keeping = process.thread()
+        self._draws: Random = world.kernel.draws(f"worker {process.name}")
+        self._lives = 0
+        self._nonces = 0
+        self._terminated = False
+        self._cut_until_us = 0
+        self._keeper: Keeper | None = None
+        self._supervisor: Supervisor | None = None
+        self._gates: dict[tuple[str, int], Gate] = {}
+        self.timeout_us = min(2 * S, deployed.timing.heartbeat_ms * MS // 3)
+
+    # --- the life of the process ---
+
+    def start(self) -> None:
+        self._join()
+
+    def terminate(self) -> None:
+        self._terminated = True
+        self._loop.event(lambda: self._supervise(se.DrainRequested("SIGTERM")))
+
+    def crash(self, why: str) -> None:
+        if not self.process.alive:
+            return
+        self.world.network.ledger.say(self.process.name, f"ends: {why}")
+        self.process.kill()
+        for runner in self.runners.values():
+            runner.vanish()
+        self._ended()
+
+    def block(self, length_us: int) -> None:
+        self._loop.hold(self.world.kernel.now_us + length_us)
+
+    def holds(self) -> int:
+        return self._keeper.owned if self._keeper is not None else 0
+
+    def cut_off(self, until_us: int) -> None:
+        self._cut_until_us = until_us
+        for runner in self.runners.values():
+            runner.cut()
+
+    def _join(self) -> None:
+        self._lives += 1
+        worker_id = f"{self.process.name}.{self._lives}"
+        self.world.beliefs.processes[worker_id] = self.process
+        flow = joining(worker_id, self.deployed, self.world.kernel.now_us)
+        drive(
+            flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=lambda j: self._joined(worker_id, j)
+        )
+
+    def _joined(self, worker_id: str, joined: object) -> None:
+        if not isinstance(joined, Joined):
+            self._loop.at(self._loop.now_us + self._draws.randint(500, 1_500) * MS, self._join)
+            return
+        self.worker_id = worker_id
+        at = self.process.instant(self._loop)
+        self._gates = {}
+        self._keeper = Keeper(worker_id, timing=self.deployed.timing, mode=self.mode, joined=joined)
+        self._supervisor = Supervisor(
+            worker_id,
+            capacity=self.deployed.capacity,
+            generation=self.deployed.generation,
+            timing=self.deployed.timing,
+            joined=joined,
+            now=at,
+        )
+        self._tick_keeper(self._keeper)
+        self._tick_loop(self._supervisor)
+        if self._terminated:
+            self._supervise(se.DrainRequested("SIGTERM"))
+
+    def _tick_keeper(self, keeper: Keeper) -> None:
+        if keeper is self._keeper:
+            self._keep(ke.Tick())
+            self._keeping.at(self._keeping.now_us + int(keeper.tick_s * S), lambda: self._tick_keeper(keeper))
+
+    def _tick_loop(self, supervisor: Supervisor) -> None:
+        if supervisor is self._supervisor:
+            self._tell_keeper(ke.LoopTicked())
+            self._supervise(se.Tick())
+            self._loop.at(self._loop.now_us + LOOP_TICK_US, lambda: self._tick_loop(supervisor))
+
+    # --- the keeper's thread ---
+
+    def _tell_keeper(self, event: ke.Event) -> None:
+        self._loop.effect(lambda: self._keeping.event(lambda: self._keep(event)))
+
+    def _keep(self, event: ke.Event) -> None:
+        keeper = self._keeper
+        if keeper is None or not self.process.alive:
+            return
+        for command in keeper.handle(event, self.process.instant(self._keeping)):
+            self._carry_out_keeping(command)
+
+    def _carry_out_keeping(self, command: ke.Command) -> None:
+        beliefs, worker_id = self.world.beliefs, self.worker_id
+        match command:
+            case ke.Renew() | ke.Save() | ke.Release():
+                self._write(command)
+            case ke.Heartbeat():
+                self._beat(command)
+            case ke.SendOffers(connection_ids=ids):
+                wall_ms = self.process.instant(self._keeping).wall_ms
+                request = SendRequest(tuple(plan.offer(each, "released", wall_ms) for each in ids))
+                self._send_keeping(request, lambda _: ke.OffersAnswered())
+            case ke.Extended(connection_id=connection_id, epoch=epoch, deadline_s=deadline_s):
+                gate = self._gates.setdefault((connection_id, epoch), Gate(deadline_s))
+                gate.deadline_s = deadline_s
+                beliefs.extend(connection_id, epoch, worker_id, deadline_s)
+            case ke.EndProcess(reason=reason):
+                self._keeping.effect(lambda: self.crash(reason))
+            case _:
+                if isinstance(command, ke.Fence):
+                    self._gates.setdefault((command.connection_id, command.epoch), Gate(0.0)).fenced = True
+                    beliefs.fence(command.connection_id, command.epoch)
+                    self._say(f"fences epoch {command.epoch}: {command.reason}", command.connection_id)
+                elif isinstance(command, ke.Settled):
+                    beliefs.fence(command.connection_id, command.epoch)
+                    self._gates.pop((command.connection_id, command.epoch), None)
+                notice: ke.Notice = command
+                self._keeping.effect(lambda: self._loop.event(lambda: self._supervise(notice)))
+
+    def _write(self, command: ke.Renew | ke.Save | ke.Release) -> None:
+        sent = self.process.instant(self._keeping)
+        writes = ke.writes(command, sent=sent, timing=self.deployed.timing)
+        stamps = tuple((self.worker_id, attempt.lease.epoch) for attempt in command.attempts)
+        if isinstance(command, ke.Release):
+            for attempt in command.attempts:
+                self.world.beliefs.released.add((attempt.lease.connection_id, attempt.lease.epoch))
+        size = len(writes)
+
+        def event(answer: object) -> ke.Event:
+            if isinstance(answer, Fault):
+                return ke.Answered(command.batch, sent, (answer,) * size)
+            assert isinstance(answer, tuple)
+            return ke.Answered(command.batch, sent, answer)
+
+        self._send_keeping(Batch(writes), event, stamps)
+
+    def _beat(self, command: ke.Heartbeat) -> None:
+        sent = self.process.instant(self._keeping)
+        request = ke.heartbeat_write(command, sent=sent, timing=self.deployed.timing)
+
+        def event(answer: object) -> ke.Event:
+            return ke.HeartbeatAnswered(sent, answer)  # type: ignore[arg-type]
+
+        self._send_keeping(request, event)
+
+    def _send_keeping(
+        self, request: object, event: Callable[[object], ke.Event], stamps: tuple[tuple[str, int], ...] = ()
+    ) -> None:
+        keeper = self._keeper
+
+        def heard(answer: object) -> None:
+            if self._keeper is keeper:
+                self._keep(event(answer))
+
+        self.world.network.send(self._keeping, request, self.timeout_us, heard, stamps)  # type: ignore[arg-type]
+
+    # --- the event loop ---
+
+    def _supervise(self, event: se.Event) -> None:
+        supervisor = self._supervisor
+        if supervisor is None or not self.process.alive:
+            if self._terminated and supervisor is None:
+                self._exit("terminated before it had joined")
+            return
+        for command in supervisor.handle(event, self.process.instant(self._loop)):
+            self._carry_out(command)
+
+    def _carry_out(self, command: se.Command) -> None:
+        deployed, timing = self.deployed, self.deployed.timing
+        match command:
+            case se.Receive(most=most):
+                self._receive(most)
+            case se.DeleteOffer(receipt=receipt):
+                self._loop.effect(lambda: self._queue_call(lambda: self.world.network.queue.delete(int(receipt))))
+            case se.ReturnOffer(receipt=receipt):
+                self._loop.effect(lambda: self._queue_call(lambda: self.world.network.queue.give_back(int(receipt))))
+            case se.Claim(connection_id=connection_id):
+                self._nonces += 1
+                claimer = Claimer(self.worker_id, timing, self.mode)
+                flow = claim(connection_id, nonce=f"{self.worker_id}-{self._nonces}", claimer=claimer)
+                self._flow(flow, lambda outcome: se.ClaimAnswered(connection_id, outcome))  # type: ignore[arg-type]
+            case se.SweepNow(enough=enough, turn=turn):
+                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept)
+            case se.Bury(members=members):
+                self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
+            case se.ReadFleet():
+                self._flow(stored_fleet(), lambda fleet: se.FleetRead(fleet))  # type: ignore[arg-type]
+            case se.ListOwned():
+                self._flow(audit.listed(self.worker_id), lambda items: se.Listed(items))  # type: ignore[arg-type]
+            case se.ReleaseUnknown(connection_id=connection_id):
+                flow2 = audit.release_unknown(self.worker_id, connection_id)
+                self._flow(flow2, lambda _: se.UnknownSettled(connection_id))
+            case se.LookAgain(connection_id=connection_id, known_version=version):
+                self._flow(audit.look_again(self.worker_id, connection_id, version), _looked)
+            case se.Start():
+                self._start(command)
+            case se.Stop(run=run, reason=reason, flush=flush):
+                runner = self.runners.get(run)
+                if runner is not None:
+                    runner.stop(reason, flush=flush)
+            case se.Leave():
+                self._flow(leaving(self.worker_id), lambda _: se.Left())
+            case se.Exit(outcome=outcome, reason=reason):
+                self._finish(outcome, reason)
+            case _:
+                self._tell_keeper(command)
+
+    def _finish(self, outcome: str, reason: str) -> None:
+        self._keeper = self._supervisor = None
+        for runner in self.runners.values():
+            runner.vanish()
+        self.runners.clear()
+        if outcome == "lost" and not self._terminated:
+            self._say(f"lost its membership and joins again: {reason}")
+            self._join()
+        else:
+            self._exit(f"{outcome}: {reason}")
+
+    def _exit(self, why: str) -> None:
+        self._loop.effect(lambda: self.crash(why))
+
+    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event]) -> None:
+        supervisor = self._supervisor
+
+        def done(outcome: object) -> None:
+            if self._supervisor is supervisor:
+                self._supervise(event(outcome))
+
+        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done)
+
+    def _queue_call(self, call: Callable[[], None]) -> None:
+        """A delete or a return: lost where the queue is out of reach; nobody waits for its answer."""
+        if self.world.network.cut(self.process.role, Service.QUEUE) is None:
+            self.world.kernel.after(self.world.network.latency_us(), call)
+
+    def _receive(self, most: int) -> None:
+        world, supervisor = self.world, self._supervisor
+
+        def heard(answer: tuple[Delivery, ...] | Fault) -> None:
+            if self._supervisor is not supervisor:
+                return
+            if isinstance(answer, Fault):
+                self._supervise(se.OffersReceived(answer))
+                return
+            received = tuple(se.Received(each.offer, str(each.receipt)) for each in answer)
+            self._supervise(se.OffersReceived(received))
+
+        def answered(answer: tuple[Delivery, ...] | Fault) -> None:
+            world.kernel.after(5 * MS, lambda: self._loop.event(lambda: heard(answer)))
+
+        def leave() -> None:
+            cut = world.network.cut(self.process.role, Service.QUEUE)
+            if cut is not None:
+                world.network.ledger.hit("cut", "sqs receive", self.process.name, cut.cause)
+                world.kernel.after(self.timeout_us, lambda: answered(Unreachable("no answer in time")))
+            else:
+                world.network.queue.receive(most, RECEIVE_WAIT_US, answered)
+
+        self._loop.effect(leave)
+
+    # --- runners ---
+
+    def _start(self, command: se.Start) -> None:
+        connection, epoch, run = command.connection, command.epoch, command.run
+        connection_id, version = connection.connection_id, connection.spec_version
+        gate = self._gates.setdefault((connection_id, epoch), Gate(0.0))
+
+        def advanced(position: Position) -> None:
+            self._tell_keeper(ke.PositionAdvanced(connection_id, epoch, version, position))
+
+        def reported(report: Report) -> None:
+            wall_ms = self.process.clock.wall_ms(self._loop.now_us)
+            self._tell_keeper(ke.StatusChanged(connection_id, epoch, Status(report.state, wall_ms, report.reason)))
+
+        def finished(end: Finished) -> None:
+            runner = self.runners.pop(run)
+            outcome: str = "fenced" if runner.fenced else end.outcome
+            event = se.RunnerEnded(connection_id, epoch, run, outcome, end.reason, runner.newest_position)  # type: ignore[arg-type]
+            self._loop.event(lambda: self._supervise(event))
+
+        runner = Runner(
+            connection_id=connection_id,
+            epoch=epoch,
+            kernel=self.world.kernel,
+            thread=self._loop,
+            sink=self.world.sink,
+            upstream=self.world.upstreams[connection_id],
+            url=connection.upstream_url,
+            position=connection.position,
+            gate=gate,
+            told=Told(advanced, reported, finished, lambda: self._poisoned(connection_id)),
+            draws=self._draws,
+            cut_until=lambda: self._cut_until_us,
+        )
+        self.runners[run] = runner
+        self._say(f"starts epoch {epoch} from {connection.position}", connection_id)
+        runner.start()
+
+    def _poisoned(self, connection_id: str) -> None:
+        self.world.network.ledger.count(f"killed by {connection_id}")
+        self.crash(f"killed by a record of {connection_id}")
+
+    def _say(self, what: str, connection_id: str = "") -> None:
+        self.world.network.ledger.say(self.worker_id or self.process.name, what, connection_id)
+
+
+def joining(worker_id: str, deployed: Deployed, started_us: int) -> Flow[Joined]:
+    """Join, and settle a doubtful answer: the id is new, so whatever is there under it is its own. Which of several
+    sends it was cannot be told, so the earliest counts."""
+    first: Instant | None = None
+    while True:
+        sent = yield from now()
+        first = first or sent
+        request = membership.join(
+            worker_id,
+            generation=deployed.generation,
+            capacity=deployed.capacity,
+            zone="",
+            started_at_ms=started_us // 1_000,
+            sent=sent,
+            timing=deployed.timing,
+        )
+        try:
+            answer = yield from write(request)
+        except Unreachable:
+            if (yield from read(Read(Table.MEMBERS, {"worker_id": worker_id}))) is None:
+                continue
+            return Joined(deployed.timing.deadline_s(first))
+        return Joined(deployed.timing.deadline_s(sent if isinstance(answer, Applied) else first))
+
+
+def leaving(worker_id: str) -> Flow[object]:
+    instant = yield from now()
+    return (yield from write(membership.leave(worker_id, now_ms=instant.wall_ms)))
+
+
+def _swept(outcome: object) -> se.Event:
+    if isinstance(outcome, Malformed):
+        return se.Swept(Unreachable(str(outcome)))
+    return se.Swept(outcome)  # type: ignore[arg-type]
+
+
+def _looked(outcome: object) -> se.Event:
+    return se.LookedAgain(None if isinstance(outcome, Fault | Malformed) else outcome)  # type: ignore[arg-type]
