@@ -1,8 +1,8 @@
 """Lambda's event filter, as far as the template uses it.
 
-https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html and with-ddb-filtering.html: a pattern is nested
-objects that end in lists of alternatives, each a constant or `{"exists": true|false}`. `exists` looks at leaves only: an
-attribute value such as `{"S": "a"}` is no leaf, its `S` is. What is not of these is an error here.
+After https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html, and with-ddb-filtering.html by it: a
+pattern is nested objects that end in lists of alternatives, each a constant or `{"exists": true|false}`. `exists` looks
+at leaves only: an attribute value such as `{"S": "a"}` is no leaf, its `S` is. What is not of these is an error here.
 """
 
 import json

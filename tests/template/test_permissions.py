@@ -10,7 +10,7 @@ from tests.template.document import Document, nodes, properties_of, references_o
 # Actions that know no resource, by the service authorization reference.
 UNSCOPED = {"xray:PutTraceSegments", "xray:PutTelemetryRecords", "ecr:GetAuthorizationToken"}
 
-READS = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:Scan"}
+READS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:DescribeTable"}
 
 
 def statements_of(document: Document, logical_id: str) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def test_a_star_stands_only_where_the_service_knows_no_resource(document: Docume
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
 def test_every_grant_ends_inside_the_stack_or_at_a_parameter(document: Document, principal: str) -> None:
-    known = set(document["Resources"]) | {"SecretsPrefix", "SecretsKeyArn", "AWS::StackId"}
+    known = set(document["Resources"]) | {"SecretsPrefix", "SecretsKeyArn", "AWS::StackId", "AWS::StackName"}
     for action, resource in grants_of(document, principal):
         if resource != "*":
             assert references_of(resource) & known, (action, resource)
