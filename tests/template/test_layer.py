@@ -58,7 +58,7 @@ def test_functions_bring_nothing_of_their_own(document: Document) -> None:
 def test_a_function_can_import_all_of_it_from_the_layer(layer: Path) -> None:
     wanted = "streamlease, pydantic_core, aws_lambda_powertools, jmespath, wrapt"
     code = f"import {wanted}\nfor module in ({wanted}): print(module.__file__)"
-    # -I and -S: neither this environment nor its packages, only the standard library and the layer. -B: leave it as it is.
+    # -I and -S: neither this environment nor its packages, only the standard library and the layer. -B: write nothing.
     start = f"import sys; sys.path.insert(0, {str(layer)!r})\n{code}"
     command = [sys.executable, "-I", "-S", "-B", "-c", start]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
