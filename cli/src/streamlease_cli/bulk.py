@@ -11,8 +11,9 @@ from streamlease.errors import Fault, Malformed
 TRIES = 5
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
-HOPELESS = 3
-"""Times the parallelism: after so many failures in a row, and no success, the rest is not tried."""
+HOPELESS = 20
+HOPELESS_ROUNDS = 3
+"""After 20 faults in a row, or three for each that is tried at once if that is more, the rest is not tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def each[T, R](
     A fault that may pass is tried again a few times over. Raises GivenUp, with the last fault's sentence.
     """
     waiting: set[Future[Tried[T, R]]] = set()
-    failures = 0
+    faults = 0
+    hopeless = max(HOPELESS, HOPELESS_ROUNDS * parallel)
 
     def attempt(subject: T) -> Tried[T, R]:
         return _patiently(subject, act, sleep)
@@ -54,11 +56,11 @@ def each[T, R](
                 ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in ended:
                     tried = future.result()
-                    failures = 0 if tried.problem is None else failures + 1
+                    faults = faults + 1 if isinstance(tried.problem, Fault) else 0
                     yield tried
-                    if failures >= HOPELESS * parallel and tried.problem is not None:
+                    if faults >= hopeless:
                         raise GivenUp(
-                            f"{tried.problem}; {failures} in a row failed, so the rest was not tried:"
+                            f"{tried.problem}; {faults} in a row failed, so the rest was not tried:"
                             " run the same command again once that is put right"
                         )
         finally:

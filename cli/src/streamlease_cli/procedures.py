@@ -41,6 +41,39 @@ def switch(connection_id: str, wanted: DesiredState, operator: Operator) -> Flow
 
 
 @dataclass(frozen=True, slots=True)
+class Added:
+    """The connection is there as it was asked for; `was_there`: it had been before."""
+
+    was_there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """A connection of that id says something else, in these fields. Nothing was written."""
+
+    fields: tuple[str, ...]
+
+
+def add(wanted: Wanted, state: DesiredState, operator: Operator) -> Flow[Added | Differs]:
+    """Raises Fault, Malformed. Whether one that is there already is started or stopped makes no difference."""
+    created = yield from control.create(
+        wanted.connection_id,
+        upstream_url=wanted.upstream_url,
+        spec=wanted.spec,
+        labels=wanted.labels,
+        desired_state=state,
+        operator=operator,
+    )
+    if isinstance(created, Done):
+        return Added(was_there=False)
+    seen = yield from control.find(wanted.connection_id)
+    if seen is None:
+        raise _contended(wanted.connection_id)
+    changes = differences(seen, wanted)
+    return Differs(tuple(change.field for change in changes)) if changes else Added(was_there=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What applying one connection came to. `changes` are the fields that differed; all of them, when created."""
 

@@ -28,6 +28,8 @@ class Outcome:
     detail: str | None = None
     more: Mapping[str, object] = field(default_factory=dict)
     """Further keys for programs."""
+    below: tuple[str, ...] = ()
+    """Further lines for people."""
 
     @property
     def failed(self) -> bool:
@@ -89,6 +91,8 @@ class Progress(AbstractContextManager["Progress"]):
         elif outcome.failed or not self._quiet:
             detail = f": {outcome.detail}" if outcome.detail else ""
             click.echo(clean(f"{outcome.connection_id}: {outcome.outcome.replace('_', ' ')}{detail}"))
+            for line in outcome.below:
+                click.echo(clean(f"  {line}"))
 
     def _plain(self) -> None:
         now_s = self._monotonic_s()

@@ -8,7 +8,7 @@ from streamlease.write import Value
 
 HIDDEN = "(not shown)"
 _SECRET_NAME = re.compile(
-    r"auth(?!or)|cookie|token|secret|passw|credential|signature|api[-_]?key|access[-_]?key|private[-_]?key|session[-_]?id",
+    r"auth(?!ors?\b)|cookie|token|secret|passw|credential|signature|api[-_]?key|access[-_]?key|private[-_]?key|session[-_]?id",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\{?\b(secretsmanager|ssm|env):")

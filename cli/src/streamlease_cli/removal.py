@@ -1,8 +1,11 @@
 """Delete connections for good, as `rm` and `apply --prune` do: stop them where asked to, wait until their owners have
 let go, then delete. Whatever is interrupted is gone through again by the same command."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import click
 
 from streamlease.flow import Flow
 from streamlease.flows import control
@@ -25,6 +28,18 @@ class Terms:
     stop: bool
     wait_s: float
     parallel: int
+
+
+def wait_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--wait",
+        "wait_s",
+        type=click.FloatRange(min=0),
+        default=90.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for owners to let go of what is deleted.",
+    )(command)
 
 
 def remove(invocation: Invocation, chosen: Sequence[Chosen], terms: Terms) -> Iterator[Outcome]:

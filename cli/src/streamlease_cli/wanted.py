@@ -16,10 +16,12 @@ class Wanted:
     spec: Mapping[str, Value]
     labels: Mapping[str, str] = field(default_factory=dict)
     desired_state: DesiredState | None = None
-    """None: leave it as it is; a new connection is started."""
+    """None: leave it as it is."""
+    new_state: DesiredState = DesiredState.STARTED
+    """Of a connection that is not there yet, where `desired_state` says nothing."""
     source: str = ""
     """Where it was said: a file's name, for sentences."""
 
     @property
     def initial_state(self) -> DesiredState:
-        return self.desired_state or DesiredState.STARTED
+        return self.desired_state or self.new_state
