@@ -41,10 +41,16 @@ class Stands:
 
 
 def bury_expired(
-    everybody: tuple[Member, ...], *, timing: Timing, begin_at: str = "", stop_at_s: float = math.inf
+    everybody: tuple[Member, ...],
+    *,
+    timing: Timing,
+    date_ms: int | None = None,
+    begin_at: str = "",
+    stop_at_s: float = math.inf,
 ) -> Flow[Burials]:
     """Bury every expired member, then sweep everything that is DEAD and not yet GONE. Raises Fault.
 
+    `date_ms` is the service's clock when it showed `everybody`: a caller whose own runs ahead must not bury the living.
     Goes once around, from the member `begin_at`, and begins nothing new after the monotonic second `stop_at_s`.
     """
     buried = orphaned = untaken = 0
@@ -56,8 +62,9 @@ def bury_expired(
             cut = member.worker_id
             break
         dead = member.state is MemberState.DEAD
-        if membership.expired(member, now_ms=instant.wall_ms, timing=timing):
-            answer = yield from write(membership.bury(member, now_ms=instant.wall_ms, timing=timing))
+        clock_ms = instant.wall_ms if date_ms is None else min(instant.wall_ms, date_ms)
+        if membership.expired(member, now_ms=clock_ms, timing=timing):
+            answer = yield from write(membership.bury(member, now_ms=clock_ms, timing=timing))
             dead = isinstance(answer, Applied)
             buried += dead
         if not dead:

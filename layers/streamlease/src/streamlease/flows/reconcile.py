@@ -66,9 +66,12 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     report.malformed += malformed
 
     after = yield from _offer_unowned(report, place, plan.sweep_shards(shards, most), timing, stop_at_s)
-    everybody, malformed = yield from members()
-    report.malformed += malformed
-    burials = yield from bury_expired(everybody, timing=timing, begin_at=place.member, stop_at_s=stop_at_s)
+    roster = yield from members()
+    everybody = roster.members
+    report.malformed += roster.malformed
+    burials = yield from bury_expired(
+        everybody, timing=timing, date_ms=roster.date_ms, begin_at=place.member, stop_at_s=stop_at_s
+    )
     report.buried, report.orphaned = burials.buried, burials.orphaned
     report.untaken_offers += burials.untaken_offers
     report.malformed += burials.malformed

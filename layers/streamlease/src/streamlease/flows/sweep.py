@@ -39,13 +39,24 @@ def most_shards(configured: int) -> Flow[tuple[int, tuple[Malformed, ...]]]:
     return max(configured, stored.shards if stored else 0), ()
 
 
-def members() -> Flow[tuple[tuple[Member, ...], tuple[Malformed, ...]]]:
-    """Every member item, and what could not be read among them."""
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Every member item, and what could not be read among them. `date_ms`: the service's clock at the first answer."""
+
+    members: tuple[Member, ...]
+    malformed: tuple[Malformed, ...]
+    date_ms: int | None
+
+
+def members() -> Flow[Roster]:
+    """Raises Fault."""
     found: list[Member] = []
+    date_ms: int | None = None
     malformed: list[Malformed] = []
     cursor = None
     while True:
         answer = yield from page(Scan(Table.MEMBERS, cursor=cursor, consistent=True))
+        date_ms = date_ms or answer.date_ms
         for item in answer.items:
             if str(item.get("worker_id", "")).startswith("#"):
                 continue
@@ -55,7 +66,7 @@ def members() -> Flow[tuple[tuple[Member, ...], tuple[Malformed, ...]]]:
                 malformed.append(problem)
         cursor = answer.cursor
         if cursor is None:
-            return tuple(found), tuple(malformed)
+            return Roster(tuple(found), tuple(malformed), date_ms)
 
 
 def shard_page(
@@ -99,7 +110,7 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
             found.extend(some[: max(0, enough - len(found))])
             if cursor is None:
                 break
-    everybody, malformed = yield from members()
-    fleet = plan.summary(everybody, unowned=unowned, shards=most, now_ms=began.wall_ms)
+    everybody = yield from members()
+    fleet = plan.summary(everybody.members, unowned=unowned, shards=most, now_ms=began.wall_ms)
     yield from write(membership.summarise(fleet))
-    return Sweep(tuple(found), fleet, everybody, (*unreadable, *malformed))
+    return Sweep(tuple(found), fleet, everybody.members, (*unreadable, *everybody.malformed))
