@@ -124,6 +124,8 @@ class LeaseChecker:
     def _member(self, landing: Landing) -> None:
         kind, before, after = label(landing.write), landing.before, landing.after
         worker_id = landing.key[0]
+        if self.ledger.tells and kind in ("join", "bury", "forget"):
+            self.ledger.say("table", f"{kind} of {worker_id} by {landing.origin} landed")
         if kind == "heartbeat" and before is not None and before.get("state") in ("DEAD", "GONE"):
             self._fail(2, "DEAD is final", "", f"a heartbeat revived {worker_id}")
         if kind == "join" and before is not None:

@@ -11,7 +11,7 @@ def may_be_missing(record: Emitted, upstream: Upstream, reader: Reader) -> bool:
         return True  # Gone with its instance: nobody can ask for it again.
     if record.instance > 0 and _before_first_of_instance(record, upstream, reader):
         return any(isinstance(d, Gap) for d in reader.log)
-    if upstream.nature.resumes:
+    if upstream.nature.resumes and record.instance == 0:
         return reader.excuses(record.sequence)
     return reader.excuses(record.sequence) or _gap_between(record, upstream, reader)
 

@@ -58,6 +58,7 @@ class ReconcileSchedule:
 
     def _run(self, firing: Firing) -> None:
         self.runs += 1
+        self.network.ledger.say("reconcile-function", "runs")
         if firing.clock_off_ms:
             self.network.ledger.hit(
                 "function clock off", f"{firing.clock_off_ms:+.0f} ms", "reconcile-function", firing.cause
