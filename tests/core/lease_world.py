@@ -1,4 +1,4 @@
-"""One connection and a few workers whose clocks are skewed, who pause and crash, lose answers and have requests land late.
+"""One connection and a few workers with skewed clocks, who pause and crash, lose answers and have requests land late.
 
 They are the most careless workers the protocol allows: they resume after their deadline if a renewal says so, have any
 number of requests of one lease in flight and read their clocks with pauses in between. Requests, conditions and answers
@@ -358,13 +358,13 @@ class World:
     # --- people ---
 
     def disturb(self) -> None:
-        match self.random.randrange(6):
+        match self.random.randrange(8):
             case 0:
                 name = self.random.choice(NAMES)
                 self.start(name, self.workers[name].clock_error_ms)
-            case 1:
+            case 1 | 2:
                 self.delete_and_recreate()
-            case 2:
+            case 3 | 4:
                 self.control(self.random.choice((None, DesiredState.STOPPED)))
             case _:
                 self.control(DesiredState.STARTED)

@@ -1,5 +1,5 @@
-"""Any interleaving of claims, renewals, releases, heartbeats, burials and changes: never two that deliver, never an epoch
-twice, never a stale write that changes anything (design §7, 1 and 2; the last is checked at each write)."""
+"""Any interleaving of claims, renewals, releases, heartbeats, burials and changes: never two that deliver, never an
+epoch twice, never a stale write that changes anything (design §7, 1 and 2; the last is checked at each write)."""
 
 from collections.abc import Sequence
 from random import Random
