@@ -1,0 +1,96 @@
+"""A spec's plan in words, for `streamlease check`: what will be done, what follows, and what to look out for."""
+
+from collections.abc import Iterator
+
+from streamlease.feed import secrets
+from streamlease.spec.compile import compile_spec
+from streamlease.spec.model import ConnectionSpec
+from streamlease.spec.url import shortened
+
+
+def explain(spec: ConnectionSpec) -> list[str]:
+    """One sentence a line. Shows no secret and no query."""
+    return [*_dial(spec), *_records(spec), *_resume(spec), *_life(spec), *_warnings(spec)]
+
+
+def _dial(spec: ConnectionSpec) -> Iterator[str]:
+    yield f"dials {shortened(spec.url)} and gives the handshake {spec.open_within}"
+    if spec.subprotocols:
+        yield f"offers the subprotocols {', '.join(spec.subprotocols)}"
+    found = sorted(secrets.references(compile_spec(spec)))
+    if found:
+        yield f"looks up at each dial: {', '.join(found)}"
+    if spec.open:
+        yield f"sends {_count(len(spec.open), 'message')} once the socket is open"
+    if spec.ready is None:
+        yield "counts as streaming as soon as the socket is open"
+    else:
+        yield f"counts as streaming once {spec.ready.when} holds of a message, for which it waits {spec.ready.within}"
+
+
+def _records(spec: ConnectionSpec) -> Iterator[str]:
+    record = spec.record
+    which = f"messages of which {record.when} holds" if record.when else "every message"
+    what = f"{record.payload} of them" if record.payload else "the whole of them"
+    yield f"takes {which} for records and delivers {what} to the sink {spec.sink}"
+    if record.sequence:
+        yield f"reads a {record.type} from {record.sequence} as the sequence"
+    if record.id:
+        yield f"tells records apart by {record.id}"
+    elif record.unique:
+        yield "tells records apart by their sequence"
+    else:
+        yield "cannot tell a duplicate from another record, without record.id and with record.unique false"
+
+
+def _resume(spec: ConnectionSpec) -> Iterator[str]:
+    resume, record = spec.resume, spec.record
+    if not spec.takes_cursor:
+        if resume.without_cursor == "all":
+            yield "cannot ask the upstream to go on from a place, but gets everything again at each dial"
+        else:
+            yield "cannot resume: every reconnect and every change of owner leaves a gap record"
+        return
+    unit = f" in {record.sequence_unit}" if record.sequence_unit else ""
+    rewind = f" less {resume.rewind:g}{unit}" if resume.rewind else ""
+    again = "again" if resume.inclusive else "no more"
+    yield f"resumes from the last durable sequence{rewind}; the upstream sends the records of that sequence {again}"
+    if not resume.inclusive and not record.unique:
+        yield "stays one sequence behind, because records may share one and the upstream goes on after it"
+    if resume.order == "newest_first":
+        yield f"moves the position only once a replay is complete ({resume.complete}) and all of it is durable"
+    if resume.at_most is not None:
+        yield f"leaves a gap record after a replay of {resume.at_most} records, for there may have been more"
+    if resume.without_cursor == "live":
+        yield "leaves a gap record where a connection breaks before its first sequence is known"
+
+
+def _life(spec: ConnectionSpec) -> Iterator[str]:
+    keepalive, retry = spec.keepalive, spec.retry
+    if keepalive.ping_every != "off":
+        yield f"pings every {keepalive.ping_every}; dials again without a sign of life within {keepalive.pong_within}"
+    if keepalive.stale_after:
+        yield f"dials again after {keepalive.stale_after} without a message"
+    yield (
+        f"waits up to {retry.first} before it dials again, doubling up to {retry.longest};"
+        f" starts over after {retry.proven_after} of streaming or durable records"
+    )
+    statuses = ", ".join(str(status) for status in retry.fatal_http_statuses) or "no HTTP status"
+    codes = ", ".join(str(code) for code in retry.fatal_close_codes) or "no close code"
+    yield f"gives up for good on HTTP {statuses} and on {codes}"
+    yield f"refuses messages of more than {spec.max_message}"
+
+
+def _warnings(spec: ConnectionSpec) -> Iterator[str]:
+    if spec.keepalive.ping_every == "off" and spec.keepalive.stale_after is None:
+        yield "warning: with ping_every off and no stale_after, a dead upstream is noticed late or never"
+    if spec.url.startswith("ws://") and secrets.references(compile_spec(spec)):
+        yield "warning: ws:// carries its secrets in the clear; use wss:// where the upstream has it"
+    if spec.takes_cursor and spec.record.id is None and not spec.record.unique:
+        yield "warning: a resume may repeat records that nobody can tell are the same; set record.id or record.unique"
+    if spec.resume.query and any(name in spec.query for name in spec.resume.query):
+        yield "note: resume.query replaces the parameter of the same name in query while there is a cursor"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
