@@ -1,0 +1,44 @@
+"""What one worker process is told, read from environment-like names and values. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamlease.settings import Settings, optional_text, settings, whole
+from streamlease_worker.sinks.choose import SINK_VARIABLE
+
+CAPACITY_VARIABLE = "STREAMLEASE_CAPACITY"
+GENERATION_VARIABLE = "STREAMLEASE_GENERATION"
+STOP_TIMEOUT_VARIABLE = "STREAMLEASE_STOP_TIMEOUT_S"
+HEALTH_FILE_VARIABLE = "STREAMLEASE_HEALTH_FILE"
+LOG_LEVEL_VARIABLE = "POWERTOOLS_LOG_LEVEL"
+
+CAPACITY = 1_000
+MOST_CAPACITY = 100_000
+STOP_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    settings: Settings
+    capacity: int
+    """How many connections this worker holds at most."""
+    generation: int
+    """Its deployment's start. Workers of an older one take nothing while a newer one has room; 0: it is not known."""
+    stop_timeout_s: int
+    """From SIGTERM until the platform kills it."""
+    sink: str
+    health_file: str | None
+    log_level: str
+
+
+def configuration(environment: Mapping[str, str]) -> Configuration:
+    """Raises Misconfigured."""
+    return Configuration(
+        settings=settings(environment),
+        capacity=whole(environment, CAPACITY_VARIABLE, default=CAPACITY, least=1, most=MOST_CAPACITY),
+        generation=whole(environment, GENERATION_VARIABLE, default=0, least=0),
+        stop_timeout_s=whole(environment, STOP_TIMEOUT_VARIABLE, default=STOP_TIMEOUT_S, least=1, most=3_600),
+        sink=optional_text(environment, SINK_VARIABLE) or "kinesis",
+        health_file=optional_text(environment, HEALTH_FILE_VARIABLE),
+        log_level=optional_text(environment, LOG_LEVEL_VARIABLE) or "INFO",
+    )

@@ -1,0 +1,170 @@
+"""The supervisor's requests, carried out on threads: each ends in exactly one event, whatever goes wrong."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from streamlease.errors import Denied, Fault, Malformed, Unreachable
+from streamlease.flow import Flow, Request, run
+from streamlease.flows.audit import listed, look_again, release_unknown
+from streamlease.flows.bury import bury_expired
+from streamlease.flows.claim import Claimer, Outcome, claim
+from streamlease.flows.sweep import Sweep, stored_fleet, sweep
+from streamlease.lease import Claimed
+from streamlease.settings import Settings
+from streamlease_worker import supervisor_events as supervisor
+from streamlease_worker.joining import leave
+from streamlease_worker.log import Log, Problems
+from streamlease_worker.offers_queue import OffersQueue
+from streamlease_worker.supervisor_events import (
+    Buried,
+    Bury,
+    Claim,
+    ClaimAnswered,
+    DeleteOffer,
+    FleetRead,
+    Leave,
+    Left,
+    Listed,
+    ListOwned,
+    LookAgain,
+    LookedAgain,
+    OffersReceived,
+    ReadFleet,
+    Receive,
+    ReleaseUnknown,
+    ReturnOffer,
+    SweepNow,
+    Swept,
+    TakeReason,
+    UnknownSettled,
+)
+
+type Job = (
+    Receive
+    | Claim
+    | SweepNow
+    | Bury
+    | ReadFleet
+    | ListOwned
+    | ReleaseUnknown
+    | LookAgain
+    | Leave
+    | DeleteOffer
+    | ReturnOffer
+)
+
+
+class Jobs:
+    """For one event loop. `happened` is called on it."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        settings: Settings,
+        *,
+        perform: Callable[[Request], object],
+        offers: OffersQueue,
+        threads: Executor,
+        happened: Callable[[supervisor.Event], None],
+        log: Log,
+        problems: Problems,
+    ) -> None:
+        self._worker_id = worker_id
+        self._settings = settings
+        self._claimer = Claimer(worker_id, settings.timing, settings.mode)
+        self._perform = perform
+        self._offers = offers
+        self._threads = threads
+        self._happened = happened
+        self._log = log
+        self._problems = problems
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self, job: Job) -> None:
+        task = asyncio.create_task(self._follow(job))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _follow(self, job: Job) -> None:
+        event = await asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, job)
+        if event is not None:
+            self._happened(event)
+
+    # --- on a thread ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, job: Job) -> supervisor.Event | None:
+        match job:
+            case Receive(most):
+                return OffersReceived(self._quietly(lambda: self._offers.receive(most)))
+            case DeleteOffer(receipt):
+                self._offers.delete([receipt])
+                return None
+            case ReturnOffer(receipt):
+                self._offers.give_back([receipt])
+                return None
+            case Claim(connection_id, reason):
+                return ClaimAnswered(connection_id, self._claim(connection_id, reason))
+            case SweepNow(enough, turn):
+                return Swept(self._sweep(enough, turn))
+            case Bury(members):
+                self._quietly(lambda: self._run(bury_expired(members, timing=self._settings.timing)))
+                return Buried()
+            case ReadFleet():
+                return FleetRead(self._quietly(lambda: self._run(stored_fleet())))
+            case ListOwned():
+                return Listed(self._quietly(lambda: self._run(listed(self._worker_id))))
+            case ReleaseUnknown(connection_id):
+                landed = self._quietly(lambda: self._run(release_unknown(self._worker_id, connection_id)))
+                self._log.warning("unknown_released", connection_id=connection_id, landed=landed is True)
+                return UnknownSettled(connection_id)
+            case LookAgain(connection_id, version):
+                seen = self._quietly(lambda: self._run(look_again(self._worker_id, connection_id, version)))
+                return LookedAgain(None if isinstance(seen, Fault) else seen)
+            case Leave():
+                self._quietly(lambda: self._run(leave(self._worker_id)))
+                return Left()
+
+    def _claim(self, connection_id: str, reason: TakeReason) -> Outcome | Fault | Malformed:
+        nonce = secrets.token_hex(16)
+        try:
+            outcome = self._or_fault(lambda: self._run(claim(connection_id, nonce=nonce, claimer=self._claimer)))
+        except Malformed as problem:
+            self._problems.say("connection_malformed", str(problem))
+            return problem
+        if isinstance(outcome, Claimed):
+            epoch = outcome.lease.epoch
+            self._log.info("claimed", connection_id=connection_id, epoch=epoch, reason=reason)
+        return outcome
+
+    def _sweep(self, enough: int, turn: int) -> Sweep | Fault:
+        flow = sweep(shards=self._settings.shards, timing=self._settings.timing, enough=enough, turn=turn)
+        found = self._or_fault(lambda: self._run(flow))
+        for problem in [] if isinstance(found, Fault) else found.malformed:
+            self._problems.say("member_malformed", str(problem))
+        return found
+
+    def _quietly[T](self, call: Callable[[], T]) -> T | Fault:
+        """Where one malformed item has no one to be handed to."""
+        try:
+            return self._or_fault(call)
+        except Malformed as problem:
+            self._problems.say("item_malformed", str(problem))
+            return Denied(str(problem))
+
+    def _or_fault[T](self, call: Callable[[], T]) -> T | Fault:
+        """Raises Malformed only."""
+        try:
+            return call()
+        except Fault as fault:
+            self._problems.say("store_fault", str(fault))
+            return fault
+        except Malformed:
+            raise
+        except Exception as error:  # noqa: BLE001  # a job without an answer would never be asked for again
+            self._log.crashed("job_crashed", error)
+            return Unreachable(f"a fault in this worker's own code ({type(error).__name__})")
+
+    def _run[T](self, flow: Flow[T]) -> T:
+        return run(flow, self._perform)

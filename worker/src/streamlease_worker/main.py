@@ -1,0 +1,71 @@
+"""`python -m streamlease_worker`: what the container runs. The process's edge: arguments, environment, exit code."""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from streamlease.errors import StreamleaseError
+from streamlease.settings import Misconfigured, optional_text
+from streamlease_worker import health
+from streamlease_worker.configuration import HEALTH_FILE_VARIABLE, configuration
+from streamlease_worker.equipment import equip
+from streamlease_worker.identity import place
+from streamlease_worker.log import Logging
+from streamlease_worker.run import work
+
+OK, FAILED, BAD_INPUT = 0, 1, 2
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Returns the exit code: 0 drained, or healthy; 1 could not work, or is not healthy; 2 for bad input.
+
+    What boto3 and Powertools read, they read from the process's own environment.
+    """
+    arguments = _parser().parse_args(argv)
+    environment = os.environ if environment is None else environment
+    if arguments.health:
+        return _health(environment)
+    try:
+        told = configuration(environment)
+        equipment = equip(told, environment, place(environment))
+    except Misconfigured as problem:
+        return _complain(str(problem), BAD_INPUT)
+    except StreamleaseError as problem:
+        return _complain(str(problem), FAILED)
+    logging = Logging(told.log_level, sys.stderr if told.sink == "stdout" else sys.stdout)
+    try:
+        ended = asyncio.run(work(equipment))
+    except StreamleaseError as problem:
+        return _complain(str(problem), FAILED)
+    finally:
+        logging.close()
+    return OK if ended.outcome == "drained" else _complain(ended.reason, FAILED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="streamlease-worker",
+        description="Own connections: claim, read, deliver, checkpoint, release. SIGTERM: give all up and end.",
+        epilog="Everything is set by STREAMLEASE_* variables; see docs/worker.md.",
+    )
+    parser.add_argument(
+        "--health", action="store_true", help="say whether the worker of this container is well, and end"
+    )
+    return parser
+
+
+def _health(environment: Mapping[str, str]) -> int:
+    file = optional_text(environment, HEALTH_FILE_VARIABLE)
+    if file is None:
+        return _complain(f"{HEALTH_FILE_VARIABLE} is not set: name the file that the worker writes", BAD_INPUT)
+    wrong = health.complaint(Path(file), time.time_ns() // 1_000_000)
+    return OK if wrong is None else _complain(wrong, FAILED)
+
+
+def _complain(sentence: str, code: int) -> int:
+    sys.stderr.write(f"streamlease-worker: {sentence}\n")
+    return code

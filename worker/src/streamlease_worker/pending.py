@@ -1,0 +1,106 @@
+"""What is read and not yet durable: bounded per connection and per worker (invariant 7). When full, reading stops."""
+
+import asyncio
+from collections import deque
+
+MOST_LINES = 5_000
+MOST_BYTES = 4 << 20
+MOST_BYTES_OF_ALL = 256 << 20
+LINE_COST = 128
+"""What an envelope costs beside its own bytes, roughly."""
+
+
+class Budget:
+    """The bytes pending in the whole worker. Whoever has nothing pending may always read one message more."""
+
+    def __init__(self, limit_bytes: int = MOST_BYTES_OF_ALL) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self.used_bytes >= self.limit_bytes
+
+
+class Pending:
+    """One connection's envelopes in order, each with its delivery number. For one event loop."""
+
+    def __init__(self, budget: Budget, *, most_lines: int = MOST_LINES, most_bytes: int = MOST_BYTES) -> None:
+        self._budget = budget
+        self._most_lines = most_lines
+        self._most_bytes = most_bytes
+        self._lines: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._taken = 0
+        self._closed = False
+        self._changed = asyncio.Event()
+        self.room = asyncio.Event()
+        """Set while there is room to read more."""
+        self.room.set()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @property
+    def full(self) -> bool:
+        """Hysteresis lies in `taken`: it makes room only when half of it is gone."""
+        own = len(self._lines) >= self._most_lines or self._bytes >= self._most_bytes
+        return own or (self._budget.exhausted and bool(self._lines))
+
+    def put(self, number: int, line: bytes) -> None:
+        """Never refuses: whoever reads stops reading when `full`."""
+        cost = len(line) + LINE_COST
+        self._lines.append((number, line))
+        self._bytes += cost
+        self._budget.used_bytes += cost
+        if self.full:
+            self.room.clear()
+        self._changed.set()
+
+    async def some(self, most_lines: int, most_bytes: int) -> tuple[bytes, ...]:
+        """The next envelopes, at least one; they stay pending until `done`. Empty once closed and nothing is left."""
+        while not self._lines:
+            if self._closed:
+                return ()
+            self._changed.clear()
+            await self._changed.wait()
+        taken: list[bytes] = []
+        size = 0
+        for _, line in self._lines:
+            size += len(line) + 1
+            if taken and (len(taken) >= most_lines or size > most_bytes):
+                break
+            taken.append(line)
+        self._taken = len(taken)
+        return tuple(taken)
+
+    def done(self) -> int:
+        """What `some` gave last is durable. Returns its last delivery number."""
+        number = 0
+        for _ in range(self._taken):
+            number, line = self._lines.popleft()
+            self._free(line)
+        self._taken = 0
+        half = len(self._lines) <= self._most_lines // 2 and self._bytes <= self._most_bytes // 2
+        if half and not (self._budget.exhausted and self._lines):
+            self.room.set()
+        return number
+
+    def close(self) -> None:
+        """Nothing more will be put; what is there may still be taken."""
+        self._closed = True
+        self._changed.set()
+
+    def abandon(self) -> None:
+        """Drop what is there. It was acknowledged to nobody."""
+        for _, line in self._lines:
+            self._free(line)
+        self._lines.clear()
+        self._taken = 0
+        self.close()
+        self.room.set()
+
+    def _free(self, line: bytes) -> None:
+        cost = len(line) + LINE_COST
+        self._bytes -= cost
+        self._budget.used_bytes -= cost

@@ -1,0 +1,80 @@
+"""From what is pending to the sink, one batch at a time. Part of the runner."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from streamlease_worker.fence import Fence, Fenced
+from streamlease_worker.jitter import backoff_s
+from streamlease_worker.log import Log
+from streamlease_worker.pending import Pending
+from streamlease_worker.sinks.base import Batch, Sink, SinkFault
+
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 5.0
+
+
+class Pump:
+    """`acknowledged` is called with a delivery number once everything up to it is durable."""
+
+    def __init__(
+        self, pending: Pending, sink: Sink, fence: Fence, *, acknowledged: Callable[[int], None], log: Log
+    ) -> None:
+        self._pending = pending
+        self._sink = sink
+        self._fence = fence
+        self._acknowledged = acknowledged
+        self._log = log
+        self._closed = asyncio.Event()
+        self._abandoned = asyncio.Event()
+
+    async def run(self) -> Fenced | SinkFault | None:
+        """None: all is durable that was put before the pending was closed, or what is left was abandoned. Otherwise why
+        nothing more will be."""
+        limits = self._sink.limits
+        try:
+            while lines := await self._pending.some(limits.most_lines, limits.most_bytes):
+                if not await self._deliver(Batch(self._fence.connection_id, self._fence.epoch, lines, self._fence)):
+                    break
+                self._acknowledged(self._pending.done())
+                if self._abandoned.is_set():
+                    break
+                if limits.linger_s:
+                    await _wait(limits.linger_s, unless=self._closed)
+        except (Fenced, SinkFault) as refusal:
+            return refusal
+        finally:
+            self._pending.abandon()
+        return None
+
+    def close(self) -> None:
+        """Nothing more will be put: end when all is durable, without lingering."""
+        self._pending.close()
+        self._closed.set()
+
+    def abandon(self) -> None:
+        """Begin no further attempt. The one under way is waited for, and counts."""
+        self._abandoned.set()
+        self.close()
+
+    async def _deliver(self, batch: Batch) -> bool:
+        """Try until it is taken. False: abandoned before that. Raises Fenced, or a SinkFault that is final."""
+        failures = 0
+        while not self._abandoned.is_set():
+            try:
+                await self._sink.deliver(batch)
+                return True
+            except SinkFault as fault:
+                if not fault.retryable:
+                    raise
+                failures += 1
+                if failures == 1 or failures % 10 == 0:
+                    self._log.warning("sink_refused", reason=str(fault), failures=failures)
+            wait_s = backoff_s(failures, FIRST_RETRY_S, LONGEST_RETRY_S, batch.connection_id)
+            await _wait(wait_s, unless=self._abandoned)
+        return False
+
+
+async def _wait(wait_s: float, *, unless: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(unless.wait(), wait_s)

@@ -1,0 +1,99 @@
+"""Looks up the secrets that a feed refers to, at each dial: from the environment, SSM and Secrets Manager.
+
+Values are kept for a minute at most, by Powertools Parameters, and go to the socket only. `redact` takes them out of
+what others say of it.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
+from aws_lambda_powertools.utilities.parameters.base import BaseProvider
+from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from botocore.exceptions import ClientError
+
+from streamlease.feed.secrets import SecretError, missing
+
+CACHE_S = 60
+SHORTEST_REDACTED = 4
+"""Shorter values are everywhere by chance, and would make any sentence unreadable."""
+_ABSENT = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "ResourceNotFoundException"})
+_DENIED = frozenset(
+    {"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "KMSAccessDeniedException"}
+)
+
+type Providers = Mapping[str, Callable[[], BaseProvider]]
+
+
+class Secrets:
+    """For one event loop. `providers` makes each store's client at its first use; where that fails, at the next."""
+
+    def __init__(self, environment: Mapping[str, str], providers: Providers | None = None) -> None:
+        self._environment = environment
+        self._makers = {"ssm": SSMProvider, "secretsmanager": SecretsProvider} if providers is None else providers
+        self._made: dict[str, BaseProvider] = {}
+        self._asking: dict[str, asyncio.Task[str]] = {}
+
+    async def values(self, references: Iterable[str]) -> dict[str, str]:
+        """The value of each reference. Raises SecretError for the first that cannot be had."""
+        return {reference: await self._value(reference) for reference in sorted(references)}
+
+    async def _value(self, reference: str) -> str:
+        store, _, name = reference.partition(":")
+        if store == "env":
+            if name not in self._environment:
+                raise missing(reference)
+            return self._environment[name]
+        # A thousand connections dial with one token: it is asked for once.
+        asking = self._asking.get(reference)
+        if asking is None:
+            asking = asyncio.create_task(asyncio.to_thread(self._fetch, reference, store, name))
+            self._asking[reference] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(reference, None))
+        return await asyncio.shield(asking)
+
+    def _fetch(self, reference: str, store: str, name: str) -> str:
+        secret_id, _, key = name.partition("#") if store == "secretsmanager" else (name, "", "")
+        try:
+            provider = self._made.get(store)
+            if provider is None:
+                provider = self._made[store] = self._makers[store]()
+            if isinstance(provider, SSMProvider):
+                found = provider.get(secret_id, max_age=CACHE_S, decrypt=True)
+            else:
+                found = provider.get(secret_id, max_age=CACHE_S)
+        except GetParameterError as error:
+            raise _refused(reference, error.__context__) from None
+        except Exception as error:  # noqa: BLE001  # no region, no credentials, no endpoint: all the same to a dial
+            raise SecretError(reference, f"could not be asked for ({type(error).__name__})") from None
+        value = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
+        return _field(reference, key, value) if key else value
+
+
+def redact(text: str, values: Iterable[str]) -> str:
+    """`text` without the values of secrets."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= SHORTEST_REDACTED:
+            text = text.replace(value, "***")
+    return text
+
+
+def _refused(reference: str, cause: BaseException | None) -> SecretError:
+    code = str(cause.response.get("Error", {}).get("Code", "")) if isinstance(cause, ClientError) else ""
+    if code in _ABSENT:
+        return missing(reference)
+    if code in _DENIED:
+        return SecretError(reference, "may not be read: let the worker's role read it, and its key where it has one")
+    return SecretError(reference, f"could not be fetched just now ({code or type(cause).__name__})")
+
+
+def _field(reference: str, key: str, value: str) -> str:
+    try:
+        fields = json.loads(value)
+    except ValueError:
+        raise SecretError(reference, "is not JSON, so it has no field to take") from None
+    found = fields.get(key) if isinstance(fields, dict) else None
+    if not isinstance(found, str | int | float) or isinstance(found, bool):
+        raise SecretError(reference, f"has no text or number under {key!r}")
+    return str(found)
