@@ -56,7 +56,7 @@ def truth(found: object) -> bool:
 def test_a_compiled_expression_agrees_with_jmespath(text: str, value: object) -> None:
     try:
         expected = jmespath.search(text, value)
-    except JMESPathError:
+    except (JMESPathError, TypeError):  # a comparison of a text with a number, which jmespath does not foresee
         expected = None
     found = extractor(text)(value)  # type: ignore[arg-type]
     assert (found, type(found)) == (expected, type(expected))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -113,9 +114,7 @@ def _extractor(text: str | None) -> Extract | None:
 
 
 def _record(record: model.Record) -> RecordShape:
-    event_at = _extractor(record.event_at)
-    if event_at is not None and record.event_at_unit == "iso":
-        event_at = _from_iso(event_at)
+    is_iso = record.event_at_unit == "iso"
     return RecordShape(
         when=_condition(record.when),
         payload=_extractor(record.payload),
@@ -123,22 +122,24 @@ def _record(record: model.Record) -> RecordShape:
         sequence_type=record.type,
         sequence_unit=record.sequence_unit,
         record_id=_extractor(record.id),
-        event_at=event_at,
+        event_at=_iso(record.event_at) if record.event_at and is_iso else _extractor(record.event_at),
         event_at_unit="ms" if record.event_at_unit == "iso" else record.event_at_unit,
         unique=record.unique,
         contiguous=record.contiguous,
     )
 
 
-def _from_iso(read: Extract) -> Extract:
+@lru_cache(256)
+def _iso(text: str) -> Extract:
     """An ISO 8601 time as Unix milliseconds; one without an offset is taken for UTC."""
+    read = extractor(text)
 
     def milliseconds(value: Value) -> Value:
-        text = read(value)
-        if not isinstance(text, str):
+        found = read(value)
+        if not isinstance(found, str):
             return None
         try:
-            time = datetime.fromisoformat(text)
+            time = datetime.fromisoformat(found)
             return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
         except (ValueError, OverflowError):
             return None

@@ -78,8 +78,8 @@ def _sentence(detail: ErrorDetails) -> str:
         case "invalid_key":
             name = detail["input"]
             reads = "YAML reads on, off, yes and no as true and false" if isinstance(name, bool) else "names are texts"
-            inside = f" of {_path(detail['loc'][:-1])}" if detail["loc"][1:] else ""
-            return f"a field{inside} is named {shown(name)}; {reads}: put quotes around it"
+            place = f" of {_path(detail['loc'][:-1])}" if detail["loc"][1:] else ""
+            return f"a field{place} is named {shown(name)}; {reads}: put quotes around it"
         case "literal_error":
             return f"{path} is {shown(detail['input'])}; it must be {_choices(detail)}"
         case "model_type" | "model_attributes_type" | "dict_type":

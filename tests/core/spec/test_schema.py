@@ -1,0 +1,41 @@
+"""The published JSON Schema is what the code says, and fits the examples."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from streamlease.spec import json_schema
+
+DOCS = Path(__file__).parents[3] / "docs"
+SCHEMA = Draft202012Validator(json_schema())
+
+
+def test_the_published_schema_is_the_codes() -> None:
+    assert json.loads((DOCS / "spec.schema.json").read_text("utf-8")) == json_schema()
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_fit_the_schema(path: Path) -> None:
+    SCHEMA.validate(yaml.safe_load(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"connections": [{"id": "x", "url": "http://a"}]},
+        {"connections": [{"id": "x", "url": "ws://a", "flavour": 1}]},
+        {"connections": [{"id": "x", "record": {"sequense": "a"}}]},
+        {"connections": [{"id": "x", "keepalive": {"stale_after": 60}}]},
+        {"connections": [{"url": "ws://a"}]},
+        {"conections": []},
+    ],
+)
+def test_what_an_editor_can_see_is_refused_by_the_schema(document: object) -> None:
+    assert not SCHEMA.is_valid(document)
