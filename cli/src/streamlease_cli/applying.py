@@ -52,7 +52,9 @@ def to_prune(session: Session, labels: Mapping[str, str], wanted: Sequence[Wante
 
 def applied(wanted: Wanted, settled: Settled) -> Outcome:
     fields = [change.field for change in settled.changes] if settled.outcome == "changed" else []
-    return Outcome(wanted.connection_id, settled.outcome, some(fields, 8) or None, _more(settled.changes, dry_run=False))
+    return Outcome(
+        wanted.connection_id, settled.outcome, some(fields, 8) or None, _more(settled.changes, dry_run=False)
+    )
 
 
 def would_apply(wanted: Wanted, settled: Settled) -> Outcome:

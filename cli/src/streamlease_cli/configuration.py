@@ -157,7 +157,9 @@ def _read_local(file: Path) -> LocalSystem:
         fields = json.loads(file.read_text())
         endpoint_url, region, stack, outputs = (fields[name] for name in ("endpoint_url", "region", "stack", "outputs"))
         host = str(urlsplit(str(endpoint_url)).hostname)
-        found = LocalSystem(str(endpoint_url), str(region), str(stack), {str(k): str(v) for k, v in outputs.items()}, file)
+        found = LocalSystem(
+            str(endpoint_url), str(region), str(stack), {str(k): str(v) for k, v in outputs.items()}, file
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"{file} does not describe a local system: remove it and start `streamlease up` again") from None
     if host not in _LOOPBACK:

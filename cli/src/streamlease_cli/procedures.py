@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streamlease import plan
-from streamlease.errors import Conflict
+from streamlease.errors import Conflict, Malformed
 from streamlease.flow import Flow, now
 from streamlease.flows import control, sweep
 from streamlease.flows.control import Operator
 from streamlease.lease import Absentee, Change, Changed, Done, Exists
 from streamlease.membership import expired
-from streamlease.model import Connection, DesiredState, Member
+from streamlease.model import Connection, DesiredState, FleetSummary, Member
 from streamlease.timing import Timing
 from streamlease.write import Item
 from streamlease_cli.difference import FieldChange, differences
@@ -149,11 +149,11 @@ def preview_reconcile(*, shards: int, timing: Timing) -> Flow[Preview]:
             unowned += len(found)
             if cursor is None:
                 break
-    everybody, unreadable = yield from sweep.members()
+    roster = yield from sweep.members()
     instant = yield from now()
-    lapsed = sum(expired(member, now_ms=instant.wall_ms, timing=timing) for member in everybody)
-    alive = len(plan.live(everybody, now_ms=instant.wall_ms))
-    return Preview(unowned, lapsed, alive, len(malformed) + len(unreadable))
+    lapsed = sum(expired(member, now_ms=instant.wall_ms, timing=timing) for member in roster.members)
+    alive = len(plan.live(roster.members, now_ms=instant.wall_ms))
+    return Preview(unowned, lapsed, alive, len(malformed) + len(roster.malformed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +164,26 @@ class Fleet:
     share: int | None
     summary_age_ms: int | None
     unowned: int | None
-    malformed: tuple[Exception, ...]
+    malformed: tuple[Malformed, ...]
 
 
 def fleet() -> Flow[Fleet]:
-    """Raises Fault, Malformed."""
-    summary = yield from sweep.stored_fleet()
-    everybody, malformed = yield from sweep.members()
+    """Raises Fault."""
+    summary: FleetSummary | None = None
+    malformed: tuple[Malformed, ...] = ()
+    try:
+        summary = yield from sweep.stored_fleet()
+    except Malformed as problem:
+        malformed = (problem,)
+    roster = yield from sweep.members()
     instant = yield from now()
     at_ms = summary.at_ms if summary else 0
     return Fleet(
-        members=everybody,
+        members=roster.members,
         share=plan.fair_share(summary),
         summary_age_ms=instant.wall_ms - at_ms if at_ms else None,
         unowned=summary.unowned if summary and at_ms else None,
-        malformed=malformed,
+        malformed=(*malformed, *roster.malformed),
     )
 
 

@@ -4,7 +4,7 @@ import click
 
 from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
 from streamlease_cli.output import confirm, count, note, note_malformed, some
-from streamlease_cli.removal import Terms, remove
+from streamlease_cli.removal import Terms, remove, wait_option
 from streamlease_cli.selection import Selection, choose, selection_options
 from streamlease_cli.work import tell_all
 
@@ -12,15 +12,7 @@ from streamlease_cli.work import tell_all
 @click.command()
 @selection_options
 @click.option("--stop", is_flag=True, help="Stop those that are started first.")
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=90.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for owners to let go.",
-)
+@wait_option
 @parallel_option
 @yes_option
 @target_options

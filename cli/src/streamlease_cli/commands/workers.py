@@ -5,7 +5,7 @@ import click
 from streamlease.model import MemberState
 from streamlease_cli import procedures
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
-from streamlease_cli.output import age, clean, note, print_json, print_table
+from streamlease_cli.output import age, note, note_malformed, print_json, print_table
 from streamlease_cli.presentation import member
 
 COLUMNS = ("WORKER", "STATE", "OWNED", "SHARE", "CAPACITY", "GENERATION", "HEARTBEAT", "LEASE LEFT", "ZONE")
@@ -37,7 +37,7 @@ def workers(invocation: Invocation, *, everybody: bool) -> None:
         if everybody or each.state is not MemberState.GONE
     ]
     for problem in found.malformed:
-        note(f"left out, since it cannot be read: {clean(str(problem))}")
+        note_malformed(problem)
     if invocation.as_json:
         for row in rows:
             print_json(row)
