@@ -39,6 +39,12 @@ def remote_store(request: pytest.FixtureRequest) -> Store:
     return _started(request)
 
 
+@pytest.fixture(params=[EMULATOR, *IF_GIVEN])
+def whole_store(request: pytest.FixtureRequest) -> Store:
+    """Each that is behind the executor and has batches, a queue and consumed capacity."""
+    return _started(request)
+
+
 def _started(request: pytest.FixtureRequest) -> Store:
     found: Store = request.getfixturevalue(f"{request.param}_store")
     return found

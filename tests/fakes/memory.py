@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from streamlease.dynamodb.attributes import decode_item, encode_item
+from streamlease.dynamodb.expressions import partiql
 from streamlease.dynamodb.requests import described
 from streamlease.errors import Denied, Fault, Malformed
 from streamlease.flow import BATCH_OFFERS, BATCH_WRITES, Batch, Now, Request, SendOffers
@@ -132,10 +133,11 @@ class MemoryStore:
     def _member(self, write: Write) -> Answer | Fault:
         if not isinstance(write, Update):
             raise TypeError(f"a batch is of updates only, not of {type(write).__name__}")
-        if holds(write.condition, None):
-            raise ValueError("its condition holds of an absent item, so it does not go into a batch")
         try:
+            partiql(write, write.table, "a member of a batch")  # raises for what a batch cannot say
             answer = self._write(write)
+        except Malformed as problem:
+            return Denied(f"{problem}; it was not sent")
         except Denied as denied:
             return denied
         return Applied() if isinstance(answer, Applied) else answer

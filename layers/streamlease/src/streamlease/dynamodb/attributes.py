@@ -98,8 +98,11 @@ def _decimal(value: float, where: str) -> str:
 
 def _number(text: str) -> int | float:
     try:
-        return int(text)
+        whole = int(text)  # the common case
     except ValueError:
         number = Decimal(text)
-    whole = number == number.to_integral_value() and number.adjusted() < DIGITS
-    return int(number) if whole else float(number)
+        if number != number.to_integral_value() or number.adjusted() >= DIGITS:
+            return float(number)
+        whole = int(number)
+    # Only a float is ever written as large as that.
+    return whole if -_TOO_LARGE < whole < _TOO_LARGE else float(text)

@@ -53,6 +53,10 @@ class Placeholders:
 
 def condition_expression(condition: Condition, anywhere: str, into: Placeholders) -> str:
     """`anywhere` is an attribute of every item (of its key), to say true and false with: there are no such words."""
+    return _expression(_flat(condition), anywhere, into)
+
+
+def _expression(condition: Condition, anywhere: str, into: Placeholders) -> str:
     name = into.name
     match condition:
         case Equals(attribute, value):
@@ -64,11 +68,11 @@ def condition_expression(condition: Condition, anywhere: str, into: Placeholders
         case Present(attribute):
             return f"attribute_exists({name(attribute)})"
         case Not(term):
-            return f"NOT {_grouped(term, condition_expression(term, anywhere, into))}"
+            return f"NOT ({_expression(term, anywhere, into)})"
         case AllOf(terms) if terms:
-            return " AND ".join(_term(term, condition_expression(term, anywhere, into)) for term in terms)
+            return " AND ".join(_grouped(term, _expression(term, anywhere, into)) for term in terms)
         case AnyOf(terms) if terms:
-            return " OR ".join(_grouped(term, condition_expression(term, anywhere, into)) for term in terms)
+            return " OR ".join(_grouped(term, _expression(term, anywhere, into)) for term in terms)
         case Always() | AllOf():
             return f"attribute_exists({name(anywhere)}) OR attribute_not_exists({name(anywhere)})"
         case AnyOf():
@@ -92,9 +96,12 @@ def update_expression(update: Update, into: Placeholders) -> str:
 def partiql(update: Update, table_name: str, where: str) -> tuple[str, list[AttributeValue]]:
     """One conditional update as a statement with parameters.
 
-    PartiQL's UPDATE never makes an item, and says nothing certain of NOT over an absent attribute. So an update whose
-    condition holds of an absent item, or has a NOT in it, raises ValueError: it is sent on its own (decision 032).
+    PartiQL's UPDATE never makes an item, cannot change nothing, finds no key beside an OR, and says nothing certain of
+    NOT over an absent attribute. So an update whose condition holds of an absent item, or is more than clauses that all
+    have to hold, raises ValueError, as does one that changes nothing: it is sent on its own (decision 032).
     """
+    if not (update.set or update.remove or update.add):
+        raise ValueError(f"{where}: it changes nothing, so it does not go into a batch")
     if holds(update.condition, None):
         raise ValueError(f"{where}: its condition holds of an absent item, so it does not go into a batch")
     parameters: list[AttributeValue] = []
@@ -107,13 +114,14 @@ def partiql(update: Update, table_name: str, where: str) -> tuple[str, list[Attr
     clauses += [f"SET {_quoted(name)} = {value(name, plain)}" for name, plain in update.set.items()]
     clauses += [f"SET {_quoted(name)} = {_quoted(name)} + {value(name, n)}" for name, n in update.add.items()]
     clauses += [f"REMOVE {_quoted(name)}" for name in update.remove]
+    condition = _flat(update.condition)
     key = [f"{_quoted(name)} = {value(name, update.key[name])}" for name in KEY_ATTRIBUTES[update.table]]
-    terms = [*key, _term(update.condition, _partiql_condition(update.condition, value))]
-    return f"{' '.join(clauses)} WHERE {' AND '.join(terms)}", parameters
+    terms = [_partiql_term(term, value) for term in (condition.terms if isinstance(condition, AllOf) else (condition,))]
+    return f"{' '.join(clauses)} WHERE {' AND '.join([*key, *terms])}", parameters
 
 
-def _partiql_condition(condition: Condition, value: Callable[[str, Value], str]) -> str:
-    match condition:
+def _partiql_term(term: Condition, value: Callable[[str, Value], str]) -> str:
+    match term:
         case Equals(attribute, wanted):
             return f"{_quoted(attribute)} = {value(attribute, wanted)}"
         case Less(attribute, limit):
@@ -122,12 +130,31 @@ def _partiql_condition(condition: Condition, value: Callable[[str, Value], str])
             return f"{_quoted(attribute)} IS MISSING"
         case Present(attribute):
             return f"{_quoted(attribute)} IS NOT MISSING"
-        case AllOf(terms) if terms:
-            return " AND ".join(_term(term, _partiql_condition(term, value)) for term in terms)
-        case AnyOf(terms) if terms:
-            return " OR ".join(_grouped(term, _partiql_condition(term, value)) for term in terms)
         case _:
-            raise ValueError(f"a batch cannot say {condition}")
+            raise ValueError(f"a batch cannot say {term}")
+
+
+def key_attributes(key: Mapping[str, str], where: str) -> dict[str, AttributeValue]:
+    return {name: encode(value, f"{where}: {name}") for name, value in key.items()}
+
+
+def _flat(condition: Condition) -> Condition:
+    """The same condition without terms that group nothing: DynamoDB refuses redundant parentheses."""
+    match condition:
+        case AllOf(terms):
+            parts = [_flat(term) for term in terms]
+            inner = [part.terms if isinstance(part, AllOf) and part.terms else (part,) for part in parts]
+            flat = AllOf(tuple(term for part in inner for term in part))
+            return flat.terms[0] if len(flat.terms) == 1 else flat
+        case AnyOf(terms):
+            parts = [_flat(term) for term in terms]
+            inner = [part.terms if isinstance(part, AnyOf) and part.terms else (part,) for part in parts]
+            either = AnyOf(tuple(term for part in inner for term in part))
+            return either.terms[0] if len(either.terms) == 1 else either
+        case Not(term):
+            return Not(_flat(term))
+        case _:
+            return condition
 
 
 def _grouped(term: Condition, text: str) -> str:
@@ -135,14 +162,5 @@ def _grouped(term: Condition, text: str) -> str:
     return f"({text})" if isinstance(term, AllOf | AnyOf | Always) else text
 
 
-def _term(term: Condition, text: str) -> str:
-    """A term of a conjunction, which another conjunction may join as it is."""
-    return text if isinstance(term, AllOf) and term.terms else _grouped(term, text)
-
-
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def key_attributes(key: Mapping[str, str], where: str) -> dict[str, AttributeValue]:
-    return {name: encode(value, f"{where}: {name}") for name, value in key.items()}
