@@ -2,7 +2,7 @@
 commands that need no AWS import only what is at the top of this file."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,16 +53,22 @@ class Session:
         return self._operator
 
 
+def find_deployment(target: Target) -> Deployment:
+    """Raises BadInput, Fault."""
+
+    def outputs(stack: str, target: Target) -> Mapping[str, str]:
+        from streamlease_cli.aws import stack_outputs
+
+        return stack_outputs(stack, target)
+
+    return resolve(target, os.environ, stack_outputs=outputs, local_system=lambda: find_local_system(Path.cwd()))
+
+
 def open_session(target: Target) -> Session:
     """Raises BadInput, Misconfigured, Fault."""
-    from streamlease_cli.aws import of_deployment, stack_outputs
+    from streamlease_cli.aws import of_deployment
 
-    deployment = resolve(
-        target,
-        os.environ,
-        stack_outputs=stack_outputs,
-        local_system=lambda: find_local_system(Path.cwd()),
-    )
+    deployment = find_deployment(target)
     resolved = settings(deployment.environment)
     aws: Aws = of_deployment(deployment)
     return Session(
