@@ -1,8 +1,12 @@
 """The life of a connection, told from outside: what goes in, what comes out."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
+from streamlease.feed import machine
 from streamlease.feed.events import (
+    COUNTED,
     Advance,
     Close,
     Closed,
@@ -366,3 +370,10 @@ def test_delivery_numbers_count_records_and_gaps_from_one() -> None:
     assert [delivery.number for delivery in driver.deliveries] == [1, 2]
     assert [type(command) for command in driver.message({"id": 10})] == [Deliver]
     assert driver.all(Count) == [Count("gap")]
+
+
+def test_all_that_is_counted_has_a_meaning_and_all_meanings_are_counted() -> None:
+    folder = Path(machine.__file__).parent
+    source = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    counted = set(re.findall(r'Count\("(\w+)"\)', source)) | set(machine._COUNTED_CODES.values())
+    assert counted == set(COUNTED)

@@ -35,9 +35,13 @@ def compile_item(connection_id: str, upstream_url: str, stored: Mapping[str, Val
     Unknown fields are passed over and told, so that a worker of the release before can go on with what a newer command
     wrote; fields that are known and wrong are refused.
     """
-    known, ignored = without_unknown(stored)
+    named = {"id": connection_id, "url": upstream_url}
     try:
-        spec = ConnectionSpec.model_validate({**known, "id": connection_id, "url": upstream_url})
+        return Compiled(compile_spec(ConnectionSpec.model_validate({**stored, **named})))
+    except ValidationError:
+        known, ignored = without_unknown(stored)
+    try:
+        spec = ConnectionSpec.model_validate({**known, **named})
     except ValidationError as error:
         where = f'connection "{connection_id}"'
         raise BadSpec([Problem("stored spec", where, sentence) for sentence in sentences(error)]) from None
