@@ -23,6 +23,7 @@ class Drain:
         self.exited = False
         self.reason = ""
         self._hurried = False
+        self._told_fleet = False
         self._flush_s = stop_timeout_s - min(MOST_RESERVE_S, stop_timeout_s / 4)
         self._all_s = stop_timeout_s - min(LAST_S, stop_timeout_s / 20)
         self._began_s = 0.0
@@ -43,6 +44,12 @@ class Drain:
             return []
         self._outcome = "lost"
         return self._begin("the fleet took this worker for dead", owned, now)
+
+    def told_fleet(self) -> bool:
+        """A heartbeat was answered. True once: of the first after the drain began, which says DRAINING."""
+        first = self.begun and not self._told_fleet
+        self._told_fleet |= self.begun
+        return first
 
     def left(self) -> None:
         if self._member == "leaving":

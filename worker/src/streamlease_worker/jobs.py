@@ -4,9 +4,11 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import batched
 
 from streamlease.errors import Denied, Fault, Malformed, Unreachable
-from streamlease.flow import Flow, Request, run
+from streamlease.flow import BATCH_OFFERS, Flow, Request, run
 from streamlease.flows.audit import listed, look_again, release_unknown
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, Outcome, claim
@@ -41,6 +43,17 @@ from streamlease_worker.supervisor_events import (
     UnknownSettled,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class _Delete:
+    receipts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    receipts: tuple[str, ...]
+
+
 type Job = (
     Receive
     | Claim
@@ -53,6 +66,9 @@ type Job = (
     | Leave
     | DeleteOffer
     | ReturnOffer
+)
+type Work = (
+    Receive | Claim | SweepNow | Bury | ReadFleet | ListOwned | ReleaseUnknown | LookAgain | Leave | _Delete | _Return
 )
 
 
@@ -81,28 +97,53 @@ class Jobs:
         self._log = log
         self._problems = problems
         self._running: set[asyncio.Task[None]] = set()
+        self._done_with: list[str] = []
+        self._not_for_us: list[str] = []
 
     def begin(self, job: Job) -> None:
+        match job:
+            case DeleteOffer(receipt):
+                self._answer_later(self._done_with, receipt)
+            case ReturnOffer(receipt):
+                self._answer_later(self._not_for_us, receipt)
+            case _:
+                self._start(job)
+
+    def _answer_later(self, receipts: list[str], receipt: str) -> None:
+        """Those of one turn of the loop go out together."""
+        if not self._done_with and not self._not_for_us:
+            asyncio.get_running_loop().call_soon(self._answer_offers)
+        receipts.append(receipt)
+
+    def _answer_offers(self) -> None:
+        for group in batched(self._done_with, BATCH_OFFERS, strict=False):
+            self._start(_Delete(group))
+        for group in batched(self._not_for_us, BATCH_OFFERS, strict=False):
+            self._start(_Return(group))
+        self._done_with.clear()
+        self._not_for_us.clear()
+
+    def _start(self, job: Work) -> None:
         task = asyncio.create_task(self._follow(job))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _follow(self, job: Job) -> None:
+    async def _follow(self, job: Work) -> None:
         event = await asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, job)
         if event is not None:
             self._happened(event)
 
     # --- on a thread ------------------------------------------------------------------------------------------------
 
-    def _carry_out(self, job: Job) -> supervisor.Event | None:
+    def _carry_out(self, job: Work) -> supervisor.Event | None:
         match job:
             case Receive(most):
                 return OffersReceived(self._quietly(lambda: self._offers.receive(most)))
-            case DeleteOffer(receipt):
-                self._offers.delete([receipt])
+            case _Delete(receipts):
+                self._offers.delete(receipts)
                 return None
-            case ReturnOffer(receipt):
-                self._offers.give_back([receipt])
+            case _Return(receipts):
+                self._offers.give_back(receipts)
                 return None
             case Claim(connection_id, reason):
                 return ClaimAnswered(connection_id, self._claim(connection_id, reason))

@@ -118,9 +118,9 @@ class Keeper:
                 return self._offer()
             case ReleaseRequested(connection_id, epoch):
                 return self._release_requested(connection_id, epoch, now)
-            case DrainBegun():
+            case DrainBegun():  # said by the loop, which so is alive
                 self._presence.drain(now.mono_s)
-                return self._send_due(now)
+                return self._loop_ticked(now)
 
     # --- time ----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def open_queue_client() -> "SQSClient":
         connect_timeout=2.0,
         read_timeout=WAIT_S + 5.0,
         retries={"total_max_attempts": 2, "mode": "standard"},
-        max_pool_connections=8,
+        max_pool_connections=32,
         tcp_keepalive=True,
     )
     made: SQSClient = client("sqs", session=open_session(), config=config)

@@ -12,8 +12,13 @@ MOST_CANDIDATES = 1_000
 """More than this are not listed by one sweep: the next one comes soon enough."""
 MOST_TURNS = 1 << 16
 RECEIVE_AT_ONCE = 10
+URGENCY = 4.0
+"""While somebody seems to be dying, the fleet sweeps so many times as often."""
 AFTER_FAULT_S = 2.0
-READ_FLEET_S = 5.0
+READ_FLEET_S = 0.25
+"""In a fleet of up to `SMALL_FLEET` workers. Somebody's drain shows in the summary, and makes room elsewhere."""
+SMALL_FLEET = 10
+LONGEST_READ_FLEET_S = 10.0
 AUDIT_S = 60.0
 
 
@@ -28,6 +33,7 @@ class Rounds:
         self._sweep_at_s = now.mono_s + plan.FLEET_SWEEP_S * draw(worker_id)
         self._read_at_s = now.mono_s + READ_FLEET_S
         self._audit_at_s = now.mono_s + AUDIT_S * (0.5 + draw(worker_id, "audit"))
+        self._farewell = False
 
     def due(self, now: Instant, *, wanted: int, room: int) -> list[Command]:
         """What is to begin now. `wanted`: offers that would be of use; `room`: what capacity alone would allow."""
@@ -56,15 +62,35 @@ class Rounds:
         if fault:
             self._receive_at_s = now.mono_s + AFTER_FAULT_S * (0.5 + self._draw())
 
-    def swept(self, fleet: FleetSummary | None, now: Instant, *, fault: bool) -> None:
-        """`fleet`: the newest that is known."""
+    def swept(
+        self, fleet: FleetSummary | None, now: Instant, *, fault: bool = False, urgent: bool = False
+    ) -> list[Command]:
+        """`fleet`: the newest that is known. `urgent`: more will soon be found."""
         self._sweeping = False
-        self._sweep_at_s = now.mono_s + plan.sweep_delay_s(fleet, self._draw()) + (AFTER_FAULT_S if fault else 0.0)
-        self._read_at_s = now.mono_s + READ_FLEET_S
+        delay_s = plan.sweep_delay_s(fleet, self._draw()) / (URGENCY if urgent else 1.0)
+        self._sweep_at_s = now.mono_s + delay_s + (AFTER_FAULT_S if fault else 0.0)
+        self._read_later(fleet, now)
+        if self._farewell:
+            self._farewell = False
+            return self.farewell()
+        return []
 
-    def fleet_read(self, now: Instant) -> None:
+    def farewell(self) -> list[Command]:
+        """The fleet summary counts this worker no longer once somebody sweeps: so sweep, and wait for no turn."""
+        if self._sweeping:
+            self._farewell = True
+            return []
+        self._sweeping = True
+        return [SweepNow(0, 0)]
+
+    def fleet_read(self, fleet: FleetSummary | None, now: Instant) -> None:
         self._reading = False
-        self._read_at_s = now.mono_s + READ_FLEET_S
+        self._read_later(fleet, now)
+
+    def _read_later(self, fleet: FleetSummary | None, now: Instant) -> None:
+        living = fleet.live if fleet is not None else 1
+        every_s = min(READ_FLEET_S * max(1.0, living / SMALL_FLEET), LONGEST_READ_FLEET_S)
+        self._read_at_s = now.mono_s + every_s * (0.5 + self._draw())
 
     def listed(self, outcome: object, now: Instant) -> None:
         self._listing = False

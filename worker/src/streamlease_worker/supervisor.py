@@ -9,6 +9,7 @@ from streamlease.errors import Fault
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Claimed
 from streamlease.membership import Joined
+from streamlease.model import MemberState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Item
 from streamlease_worker import ownership
@@ -109,9 +110,9 @@ class Supervisor:
             case Buried():
                 self._burying = False
             case FleetRead(fleet):
-                self._rounds.fleet_read(now)
                 if fleet is not None and not isinstance(fleet, Fault):
                     self._intake.read(fleet)
+                self._rounds.fleet_read(self._intake.fleet, now)
             case Listed(items):
                 self._rounds.listed(items, now)
                 return [] if isinstance(items, Fault) else self._audit(items)
@@ -129,6 +130,7 @@ class Supervisor:
                 self._drain.left()
             case MemberAlive(deadline_s):
                 self._member_until_s = deadline_s
+                return self._rounds.farewell() if self._drain.told_fleet() else []
             case Accepted() | Fence() | Changed() | StopWanted() | Settled():
                 return self._noticed(event, now)
         return []
@@ -194,15 +196,14 @@ class Supervisor:
 
     def _swept(self, sweep: Sweep | Fault, now: Instant) -> list[Command]:
         if isinstance(sweep, Fault):
-            self._rounds.swept(self._intake.fleet, now, fault=True)
-            return []
+            return self._rounds.swept(self._intake.fleet, now, fault=True)
         self._intake.swept(sweep, now)
-        self._rounds.swept(sweep.fleet, now, fault=False)
+        out = self._rounds.swept(sweep.fleet, now, urgent=dying(sweep, now, self._timing))
         dead = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
-        if not dead or self._burying:
-            return []
+        if not dead or self._burying or self._drain.begun:
+            return out
         self._burying = True
-        return [Bury(dead)]
+        return [*out, Bury(dead)]
 
     # --- what is held -----------------------------------------------------------------------------------------------
 
@@ -254,3 +255,11 @@ class Supervisor:
 
     def _versions(self) -> dict[str, int]:
         return {name: ours.connection.spec_version for name, ours in self._owned.items()}
+
+
+def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:
+    """Whether a lease ran out under its owner, or a member has missed a heartbeat: more will run out soon."""
+    overdue_ms = now.wall_ms + timing.lease_ms - 2 * timing.heartbeat_ms
+    living = (member for member in sweep.members if member.state in (MemberState.LIVE, MemberState.DRAINING))
+    late = any(member.lease_expires_at_ms < overdue_ms for member in living)
+    return late or any(candidate.lease_expires_at_ms > 0 for candidate in sweep.candidates)
