@@ -23,34 +23,34 @@ _TOO_LARGE = 10**DIGITS
 _FLOAT_LIMITS = 1e-130, 1e126
 
 
-def encode(value: Value, where: str = "value") -> AttributeValue:
-    """Raises Malformed, naming `where`, for what DynamoDB cannot keep as it is."""
+def encode(value: Value, where: str = "item", path: str = "value") -> AttributeValue:
+    """Raises Malformed for what DynamoDB cannot keep as it is, naming the item and the place in it."""
     match value:
         case None:
             return {"NULL": True}
         case bool():
             return {"BOOL": value}
         case str():
-            return {"S": _storable(value, where)}
+            return {"S": _storable(value, where, path)}
         case int():
             if not -_TOO_LARGE < value < _TOO_LARGE:
-                raise Malformed(where, f"has more than the {DIGITS} digits that DynamoDB keeps of a number")
+                raise Malformed(where, f"{path} has more than the {DIGITS} digits that DynamoDB keeps of a number")
             return {"N": str(value)}
         case float():
-            return {"N": _decimal(value, where)}
+            return {"N": _decimal(value, where, path)}
         case bytes() | bytearray():
             return {"B": bytes(value)}
         case Mapping():
-            return {"M": {name: encode(part, f"{where}.{name}") for name, part in value.items()}}
+            return {"M": {name: encode(part, where, f"{path}.{name}") for name, part in value.items()}}
         case Sequence():
-            return {"L": [encode(part, f"{where}[{number}]") for number, part in enumerate(value)]}
+            return {"L": [encode(part, where, f"{path}[{number}]") for number, part in enumerate(value)]}
         case _:
-            raise Malformed(where, f"is of a kind that DynamoDB does not keep, {type(value).__name__}")
+            raise Malformed(where, f"{path} is of a kind that DynamoDB does not keep, {type(value).__name__}")
 
 
 def encode_item(item: Item, where: str = "item") -> dict[str, AttributeValue]:
-    """The attributes of `item`. Raises Malformed, naming `where` and the attribute."""
-    return {name: encode(value, f"{where}: {name}") for name, value in item.items()}
+    """The attributes of `item`. Raises Malformed, as `encode` does."""
+    return {name: encode(value, where, name) for name, value in item.items()}
 
 
 def decode(attribute: AttributeValue) -> Value:
@@ -72,27 +72,27 @@ def decode(attribute: AttributeValue) -> Value:
         case "NS":
             return [_number(part) for part in value]
         case _:
-            raise Malformed("attribute value", f"is of a kind this release does not know, {kind!r}")
+            raise Malformed("item", f"an attribute is of a kind that this release does not know, {kind!r}")
 
 
 def decode_item(attributes: Mapping[str, AttributeValue]) -> dict[str, Value]:
     return {name: decode(value) for name, value in attributes.items()}
 
 
-def _storable(text: str, where: str) -> str:
+def _storable(text: str, where: str, path: str) -> str:
     # JSON lets half a surrogate pair through, as "\ud800"; no store can hold it.
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise Malformed(where, "is not valid Unicode: it holds half of a surrogate pair") from None
+            raise Malformed(where, f"{path} is not valid Unicode: it holds half of a surrogate pair") from None
     return str(text)  # a StrEnum's value, as a plain string
 
 
-def _decimal(value: float, where: str) -> str:
+def _decimal(value: float, where: str, path: str) -> str:
     smallest, largest = _FLOAT_LIMITS
     if not math.isfinite(value) or (value and not smallest <= abs(value) < largest):
-        raise Malformed(where, f"is {value!r}, which is outside the numbers that DynamoDB keeps")
+        raise Malformed(where, f"{path} is {value!r}, which is outside the numbers that DynamoDB keeps")
     return str(Decimal(repr(value)))
 
 

@@ -38,7 +38,7 @@ class Placeholders:
 
     def value(self, attribute: str, value: Value) -> str:
         placeholder = f":{len(self.values)}"
-        self.values[placeholder] = encode(value, f"{self.where}: {attribute}")
+        self.values[placeholder] = encode(value, self.where, attribute)
         return placeholder
 
     def parameters(self) -> dict[str, object]:
@@ -107,7 +107,7 @@ def partiql(update: Update, table_name: str, where: str) -> tuple[str, list[Attr
     parameters: list[AttributeValue] = []
 
     def value(attribute: str, plain: Value) -> str:
-        parameters.append(encode(plain, f"{where}: {attribute}"))
+        parameters.append(encode(plain, where, attribute))
         return "?"
 
     clauses = [f"UPDATE {_quoted(table_name)}"]
@@ -135,7 +135,7 @@ def _partiql_term(term: Condition, value: Callable[[str, Value], str]) -> str:
 
 
 def key_attributes(key: Mapping[str, str], where: str) -> dict[str, AttributeValue]:
-    return {name: encode(value, f"{where}: {name}") for name, value in key.items()}
+    return {name: encode(value, where, name) for name, value in key.items()}
 
 
 def _flat(condition: Condition) -> Condition:

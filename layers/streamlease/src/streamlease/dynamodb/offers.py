@@ -28,16 +28,16 @@ def offer(text: str) -> Offer:
     try:
         fields = json.loads(text)
     except ValueError:
-        raise Malformed(where, "is not JSON") from None
+        raise Malformed(where, "it is not JSON") from None
     if not isinstance(fields, dict):
-        raise Malformed(where, "is not a JSON object")
+        raise Malformed(where, "it is not a JSON object")
     if fields.get("v") != VERSION:
-        raise Malformed(where, f"is of version {fields.get('v')!r}; this release reads {VERSION}")
+        raise Malformed(where, f"it is of version {fields.get('v')!r}; this release reads {VERSION}")
     connection_id, reason, offered_at_ms = (fields.get(name) for name in ("connection_id", "reason", "offered_at_ms"))
     if not isinstance(connection_id, str) or not connection_id:
-        raise Malformed(where, "has no connection_id")
+        raise Malformed(where, "it has no connection_id")
     if reason not in get_args(OfferReason.__value__):
-        raise Malformed(where, f"has the reason {reason!r}, which this release does not know")
+        raise Malformed(where, f"it has the reason {reason!r}, which this release does not know")
     if isinstance(offered_at_ms, bool) or not isinstance(offered_at_ms, int):
-        raise Malformed(where, "has no offered_at_ms in whole milliseconds")
+        raise Malformed(where, "it has no offered_at_ms in whole milliseconds")
     return Offer(connection_id, cast("OfferReason", reason), offered_at_ms)

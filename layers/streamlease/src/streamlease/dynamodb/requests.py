@@ -194,6 +194,6 @@ def _place(index: str | None, cursor: Item | None) -> dict[str, Any]:
     if index is not None:
         found["IndexName"] = str(index)
     if cursor is not None:
-        start: dict[str, AttributeValue] = {name: encode(value, f"cursor: {name}") for name, value in cursor.items()}
+        start: dict[str, AttributeValue] = {name: encode(value, "cursor", name) for name, value in cursor.items()}
         found["ExclusiveStartKey"] = start
     return found
