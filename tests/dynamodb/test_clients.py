@@ -49,3 +49,9 @@ def test_an_endpoint_that_is_no_url_is_one_sentence() -> None:
 @pytest.mark.parametrize(("region", "known"), [("eu-west-1", True), ("cn-north-1", True), ("eu-wset-1", False)])
 def test_a_mistyped_region_is_not_known(region: str, known: bool) -> None:
     assert is_known_region(region) is known
+
+
+def test_a_region_is_known_or_not_whatever_profile_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nosuch")
+    assert is_known_region("eu-west-1")
+    assert not is_known_region("eu-west-99")

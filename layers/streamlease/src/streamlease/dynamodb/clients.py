@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
@@ -116,7 +117,8 @@ def client(service: str, *, session: boto3.Session, endpoint: str | None = None,
 
 def is_known_region(region: str) -> bool:
     """Whether this SDK knows such a region. A newer one than the SDK is not known, and works all the same."""
-    session = boto3.Session()
+    # Blind to AWS_PROFILE: a profile that does not exist must not hide what this is asked about.
+    session = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
     partitions = session.get_available_partitions()
     return any(region in session.get_available_regions("dynamodb", partition) for partition in partitions)
 
