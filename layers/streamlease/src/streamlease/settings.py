@@ -97,7 +97,7 @@ def whole(environment: Mapping[str, str], variable: str, *, default: int, least:
     wanted = f"a whole number from {least} to {most}" if most is not None else f"a whole number from {least} on"
     digits = found.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        raise Misconfigured(variable, f"is {found!r}; it must be {wanted}")
+        raise Misconfigured(variable, f"is {found[:40]!r}; it must be {wanted}")
     number = int(found)
     if number < least or (most is not None and number > most):
         raise Misconfigured(variable, f"is {found}; it must be {wanted}")
