@@ -2,17 +2,22 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
-from streamlease.errors import Denied
+from streamlease.errors import Denied, Unreachable
+from streamlease.flow import Request
 from streamlease.settings import Misconfigured
-from streamlease_cli.configuration import Target
+from streamlease_cli.configuration import Deployment, LocalSystem, Target
 from streamlease_cli.errors import BadInput
 from streamlease_cli.main import COMMANDS, cli
 from streamlease_cli.session import Session
-from tests.cli.system import System
+from tests.cli.system import SETTINGS, System
+
+HANDED_OVER = ("up", "demo")
+"""Their options, --help among them, are the local system's own."""
 
 
 def commands() -> dict[str, click.Command]:
@@ -29,7 +34,7 @@ def test_the_list_says_of_a_command_what_the_command_says_of_itself(name: str) -
     assert command.help, f"{name} has no help"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in HANDED_OVER])
 def test_every_command_s_help_has_an_example(name: str) -> None:
     result = System().run(name, "--help")
     assert result.exit_code == 0
@@ -78,6 +83,23 @@ def test_an_error_is_one_sentence_and_a_code(error: Exception, code: int, senten
     system._open = fail  # type: ignore[method-assign]
     result = system.run("ls")
     assert (result.exit_code, result.stderr, result.stdout) == (code, sentence, "")
+
+
+def test_a_local_system_that_does_not_answer_is_told_apart_from_an_account() -> None:
+    system = System()
+    local = LocalSystem("http://127.0.0.1:1", "eu-west-1", "local", {}, Path("/feeds/.local/run/current.json"))
+
+    def silent(target: Target) -> Session:
+        def perform(request: Request) -> object:
+            raise Unreachable("Scan on table 'x' got no answer (EndpointConnectionError)")
+
+        return Session(SETTINGS, perform, lambda: "", "the local system", Deployment({}, {}, "", local=local))
+
+    system._open = silent  # type: ignore[method-assign]
+    result = system.run("ls")
+    assert result.exit_code == 1
+    assert "it is the local system that /feeds/.local/run/current.json names" in result.stderr
+    assert "if `streamlease up` has ended, start it again" in result.stderr
 
 
 def test_a_fault_of_the_program_shows_its_traceback_only_when_asked_to() -> None:

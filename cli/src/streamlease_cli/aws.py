@@ -31,7 +31,7 @@ class Aws:
     endpoint: str | None = None
 
     def client(self, service: str) -> Any:
-        """Raises Denied, with a sentence, where no client can be made."""
+        """Raises BadInput, with a sentence, where no client can be made."""
         return self._client(service, _PATIENCE.attempts)
 
     def executor(self, settings: Settings) -> Executor:
@@ -55,11 +55,14 @@ class Aws:
         config = _PATIENCE.config(attempts)
         if self.endpoint is not None:
             config = config.merge(Config(proxies={}))
-        return client(service, session=self.session, endpoint=self.endpoint, config=config)
+        try:
+            return client(service, session=self.session, endpoint=self.endpoint, config=config)
+        except Denied as denied:  # nothing has been sent: a region or an endpoint that cannot be one
+            raise BadInput(str(denied)) from None
 
 
 def of_deployment(deployment: Deployment) -> Aws:
-    """Raises Denied."""
+    """Raises BadInput."""
     if deployment.local is not None:
         return _of_local(deployment.local)
     return _of_account(Target(region=deployment.region, profile=deployment.profile))
@@ -69,9 +72,8 @@ def _of_account(target: Target) -> Aws:
     try:
         session = open_session(target.region, target.profile)
     except Denied as denied:
-        if target.profile is None:
-            raise
-        raise BadInput(f"--profile {target.profile}: {denied}") from None
+        named = f"--profile {target.profile}" if target.profile else "AWS_PROFILE"
+        raise BadInput(f"{named}: {denied}") from None
     if session.region_name is None:
         raise BadInput("no AWS region is set: say --region, or set AWS_REGION, to where the stack is")
     return Aws(session)

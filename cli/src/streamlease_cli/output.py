@@ -22,6 +22,7 @@ _STYLES: Mapping[str, str] = {
     "STOPPED": "bright_black",
     "GONE": "bright_black",
 }
+_LAST_AT_LEAST = 20
 _CONTROL = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 
 
@@ -61,11 +62,20 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for column in columns[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console().print(table)
+    # Only the last column is folded. Where that does not do, the terminal wraps lines: an id that is cut is no use.
+    console = Console()
+    console.width = max(console.width, _width(columns, cells))
+    console.print(table, crop=False)
+
+
+def _width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    whole = [max(len(line[number]) for line in [columns, *cells]) for number in range(len(columns))]
+    return sum(width + 2 for width in whole[:-1]) + min(whole[-1], _LAST_AT_LEAST)
 
 
 def confirm(question: str, *, yes: bool, stdin_is_terminal: Callable[[], bool]) -> None:
