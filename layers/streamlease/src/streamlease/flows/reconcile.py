@@ -97,7 +97,7 @@ def _offer_unowned(
     first = place.shard if place.shard < len(keys) else 0
     cursor = place.cursor if first == place.shard else None
     report.unowned = place.unowned if first == place.shard else 0
-    freed: list[str] = []
+    to_read = OLDEST_READ
     for number in range(first, len(keys)):
         while True:
             instant = yield from now()
@@ -109,15 +109,14 @@ def _offer_unowned(
             untaken = yield from send(offers)
             report.offered += len(offers) - len(untaken)
             report.untaken_offers += len(untaken)
-            for candidate in found:
-                if candidate.lease_expires_at_ms:
-                    waited_ms = instant.wall_ms - candidate.lease_expires_at_ms
-                    report.oldest_unowned_ms = max(report.oldest_unowned_ms, waited_ms)
-                elif len(freed) < OLDEST_READ:
-                    freed.append(candidate.connection_id)
+            expired_ms = [c.lease_expires_at_ms for c in found if c.lease_expires_at_ms]
+            waited_ms = instant.wall_ms - min(expired_ms, default=instant.wall_ms)
+            report.oldest_unowned_ms = max(report.oldest_unowned_ms, waited_ms)
+            freed = [c.connection_id for c in found if not c.lease_expires_at_ms][:to_read]
+            to_read -= len(freed)
+            yield from _oldest_freed(report, freed)
             if cursor is None:
                 break
-    yield from _oldest_freed(report, freed)
     return replace(place, shard=0, cursor=None, unowned=0)
 
 
