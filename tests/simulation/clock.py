@@ -1,6 +1,6 @@
 """What a process believes the time is: its own offset, rate and steps, on both clocks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 START_MS = 1_800_000_000_000
 """Unix milliseconds of the true instant 0."""
@@ -18,6 +18,8 @@ class Clock:
     rate_ppm: float = 0.0
     booted_s: float = 0.0
     """What the monotonic clock showed at the true instant 0: no two hosts agree on it."""
+    steps: list[tuple[int, float]] = field(default_factory=list)
+    """When the wall clock was stepped, and the offset before."""
 
     def mono_s(self, at_us: int) -> float:
         return self.booted_s + at_us * (1 + self.rate_ppm / 1e6) / 1e6
@@ -29,8 +31,15 @@ class Clock:
         """The true instant at which the monotonic clock shows `mono_s`, rounded up: a timer never fires early."""
         return int((mono_s - self.booted_s) * 1e6 / (1 + self.rate_ppm / 1e6)) + 1
 
-    def error_ms(self) -> float:
-        return abs(self.offset_ms)
+    def measured(self, at_us: int) -> tuple[float, int]:
+        """What its time daemon measured at `at_us`: a bound of the error, and the second at which it did."""
+        offset_ms = self.offset_ms
+        for stepped_us, before_ms in reversed(self.steps):
+            if stepped_us > at_us:
+                offset_ms = before_ms
+        return abs(offset_ms), (START_MS + int(at_us / 1_000 + offset_ms)) // 1_000 * 1_000
 
-    def step(self, by_ms: float) -> None:
-        self.offset_ms += by_ms
+    def set(self, offset_ms: float, at_us: int) -> None:
+        """The clock steps."""
+        self.steps.append((at_us, self.offset_ms))
+        self.offset_ms = offset_ms

@@ -1,5 +1,6 @@
-"""Draw a scenario from a seed. Each seed takes only some kinds of fault, so that rare combinations are met undiluted."""
+"""Draw a scenario from a seed. Each seed takes some kinds of fault only, so that rare combinations are met undiluted."""
 
+from dataclasses import dataclass
 from random import Random
 
 from streamlease.model import LeaseMode
@@ -33,74 +34,49 @@ from tests.simulation.upstream import Nature
 HALF_SKEW_MS = SKEW_MS / 2
 LONGEST_SETTLING_US = 75 * S
 """After the last fault: one audit (a minute, with jitter) and what follows from it, beside lease and skew."""
-
-HOUR_STEPS = False
-"""Whether clocks are also stepped by an hour. Not while the worker does not watch its clock (docs/simulation.md)."""
+PROCESSES = 40
+"""Clocks are drawn for so many; later processes begin again from the first."""
 
 TWISTED = (
-    "claim",
-    "claim",
-    "renew",
-    "renew",
-    "heartbeat",
-    "heartbeat",
-    "release",
-    "release",
-    "checkpoint",
-    "join",
-    "orphan",
-    "bury",
-    "page",
-    "inbox",
-    "control",
-    "offer",
-    "*",
+    *("claim", "renew", "heartbeat", "release") * 2,
+    *("checkpoint", "join", "orphan", "bury", "page", "inbox", "control", "offer", "*"),
 )
-"""Labels of requests that faults wait for: the protocol's own writes far more often than they would be met by chance."""
+"""Labels of the requests that faults wait for: the protocol's own writes far more often than chance would meet them."""
 
 KINDS = (
-    "befall",
-    "befall",
-    "befall",
-    "pause",
-    "pause",
-    "crash",
-    "block",
-    "partition",
-    "throttle",
-    "step",
-    "lag",
-    "stream",
-    "offers",
-    "schedule",
-    "upstream",
-    "sink",
-    "deploy",
-    "scale",
-    "act",
-    "act",
+    *("befall",) * 3,
+    *("pause", "act") * 2,
+    *("crash", "block", "partition", "throttle", "step", "lag", "stream", "offers", "schedule", "upstream", "sink"),
+    *("deploy", "scale"),
 )
+MOST_DEPLOYS = 2
 
 
 def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
-    """The scenario of a seed; `mode` instead of the seed's own."""
+    """The scenario of a seed. With a `mode`, its fleet is in that mode throughout; without, in the seed's own, and it
+    may be redeployed into the other."""
     draws = Random(f"scenario/{seed}")
-    drawn = draws.choice((LeaseMode.CONNECTION, LeaseMode.WORKER))
-    first = mode or drawn
-    timing = _timing(draws, LeaseMode.CONNECTION)
-    worker_timing = _timing(draws, LeaseMode.WORKER)
+    own = draws.choice((LeaseMode.CONNECTION, LeaseMode.WORKER))
+    timing, worker_timing = _timing(draws, LeaseMode.CONNECTION), _timing(draws, LeaseMode.WORKER)
     workers = draws.randint(3, 5)
     connections = {f"c{n}": _nature(draws) for n in range(draws.randint(8, 20))}
-    lease_us = max(timing.lease_ms, worker_timing.lease_ms if mode is None else 0) * MS
-    if first is LeaseMode.WORKER and mode is not None:
-        lease_us = worker_timing.lease_ms * MS
-    span_us = max(90 * S, min(6 * lease_us, 180 * S))
-    quiet_us = SETTLE_US + span_us
-    plan = _plan(draws, first, mode is None, workers, tuple(connections), lease_us, quiet_us)
-    end_us = quiet_us + lease_us + SKEW_MS * MS + LONGEST_SETTLING_US
+    leases_ms = {LeaseMode.CONNECTION: timing.lease_ms, LeaseMode.WORKER: worker_timing.lease_ms}
+    lease_us = (max(leases_ms.values()) if mode is None else leases_ms[mode]) * MS
+    quiet_us = SETTLE_US + max(90 * S, min(6 * lease_us, 180 * S))
+    clock = draws.choice(("unwatched", "unwatched", "dates", "metadata"))
+    trouble = _Trouble(
+        draws=draws,
+        mode=mode or own,
+        may_change_mode=mode is None,
+        slots=tuple(f"w{n}" for n in range(workers)),
+        ids=tuple(connections),
+        lease_us=lease_us,
+        quiet_us=quiet_us,
+        hour_steps=clock != "unwatched",
+    )
     return Scenario(
         seed=seed,
-        mode=first,
+        mode=mode or own,
         timing=timing,
         worker_timing=worker_timing,
         shards=draws.randint(1, 3),
@@ -108,11 +84,12 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         capacity=draws.choice((len(connections), len(connections) // 2 + 2, 100)),
         page_limit=draws.choice((2, 5, 1_000)),
         connections=connections,
-        plan=plan,
+        plan=trouble.plan(),
         quiet_us=quiet_us,
-        end_us=end_us,
-        offsets_ms=tuple(_offset(draws) for _ in range(40)),
-        rates_ppm=tuple(draws.uniform(-200, 200) for _ in range(40)),
+        end_us=quiet_us + lease_us + SKEW_MS * MS + LONGEST_SETTLING_US,
+        offsets_ms=tuple(_offset(draws) for _ in range(PROCESSES)),
+        rates_ppm=tuple(draws.uniform(-200, 200) for _ in range(PROCESSES)),
+        clock=clock,  # type: ignore[arg-type]  # a choice among texts is a text
     )
 
 
@@ -140,112 +117,104 @@ def _nature(draws: Random) -> Nature:
     )
 
 
-def _plan(
-    draws: Random,
-    mode: LeaseMode,
-    may_change_mode: bool,
-    workers: int,
-    ids: tuple[str, ...],
-    lease_us: int,
-    quiet_us: int,
-) -> tuple[Planned, ...]:
-    """Some 40 to 70 entries of some of the kinds."""
-    kinds = draws.sample(KINDS, draws.randint(5, 12)) + ["befall", "pause"]
-    slots = tuple(f"w{n}" for n in range(workers))
-    planned: list[Planned] = []
-    deploys = 0
-    for _ in range(draws.randint(45, 80)):
-        kind = draws.choice(kinds)
-        at_us = draws.randrange(SETTLE_US, quiet_us)
-        who = draws.choice(slots)
-        if kind == "deploy":
-            deploys += 1
-            if deploys > 2:
-                kind = "befall"
-        made = _planned(draws, kind, at_us, who, slots, ids, lease_us, quiet_us, mode, may_change_mode)
-        if isinstance(made, Deploy):
-            mode = made.mode
-        planned.append(made)
-    planned += _early(draws, slots)
-    return tuple(sorted(planned, key=lambda entry: entry.at_us))
+@dataclass(slots=True)
+class _Trouble:
+    """Draws what goes wrong, and what people do meanwhile."""
 
+    draws: Random
+    mode: LeaseMode
+    may_change_mode: bool
+    slots: tuple[str, ...]
+    ids: tuple[str, ...]
+    lease_us: int
+    quiet_us: int
+    hour_steps: bool
 
-def _early(draws: Random, slots: tuple[str, ...]) -> list[Planned]:
-    """What befalls the first joins and claims: faults that wait from the very beginning."""
-    some = draws.sample(("join", "claim", "claim", "heartbeat", "create", "summary"), draws.randint(0, 3))
-    return [
-        Befall(0, draws.choice(tuple(Twist)), label, draws.choice((*slots, "*")), draws.randint(1, 30) * S)
-        for label in some
-    ]
+    def plan(self) -> tuple[Planned, ...]:
+        """45 to 80 entries of some of the kinds, and a few that wait for the very first requests."""
+        draws = self.draws
+        kinds = [*draws.sample(KINDS, draws.randint(5, 12)), "befall", "pause"]
+        planned = [self._entry(draws.choice(kinds)) for _ in range(draws.randint(45, 80))]
+        planned += self._early()
+        kept: list[Planned] = []
+        for entry in sorted(planned, key=lambda each: each.at_us):
+            if isinstance(entry, Deploy):
+                if sum(isinstance(each, Deploy) for each in kept) == MOST_DEPLOYS:
+                    continue
+                self._choose_mode()
+                kept.append(Deploy(entry.at_us, self.mode, entry.apart_us))
+            else:
+                kept.append(entry)
+        return tuple(kept)
 
+    def _choose_mode(self) -> None:
+        if self.may_change_mode and self.draws.random() < 0.5:
+            in_connection_mode = self.mode is LeaseMode.CONNECTION
+            self.mode = LeaseMode.WORKER if in_connection_mode else LeaseMode.CONNECTION
 
-def _length(draws: Random, lease_us: int) -> int:
-    """From a moment to several leases, evenly by magnitude."""
-    return int(lease_us * draws.choice((0.05, 0.2, 0.5, 0.9, 1.1, 1.5, 3.0)) * (0.7 + 0.6 * draws.random()))
+    def _early(self) -> list[Planned]:
+        draws = self.draws
+        labels = draws.sample(("join", "claim", "claim", "heartbeat", "create", "summary"), draws.randint(0, 3))
+        twists, slots = tuple(Twist), (*self.slots, "*")
+        return [
+            Befall(0, draws.choice(twists), label, draws.choice(slots), draws.randint(1, 30) * S) for label in labels
+        ]
 
+    def _length(self, at_us: int) -> int:
+        """From a moment to several leases, evenly by magnitude, and not beyond the end of all faults."""
+        draws = self.draws
+        length_us = self.lease_us * draws.choice((0.05, 0.2, 0.5, 0.9, 1.1, 1.5, 3.0)) * draws.uniform(0.7, 1.3)
+        return min(int(length_us), self.quiet_us - at_us)
 
-def _planned(
-    draws: Random,
-    kind: str,
-    at_us: int,
-    who: str,
-    slots: tuple[str, ...],
-    ids: tuple[str, ...],
-    lease_us: int,
-    quiet_us: int,
-    mode: LeaseMode,
-    may_change_mode: bool,
-) -> Planned:
-    left_us = quiet_us - at_us
-    length_us = min(_length(draws, lease_us), left_us)
-    match kind:
-        case "pause":
-            places: tuple[Place | None, ...] = (None, "clock", "send", "check")
-            return Pause(at_us, who, length_us, draws.choice(places))
-        case "crash":
-            return Crash(at_us, who)
-        case "block":
-            return BlockLoop(at_us, who, length_us)
-        case "partition":
-            service = draws.choice((Service.STORE, Service.STORE, Service.QUEUE, Service.UPSTREAM))
-            return Partition(at_us, who, service, length_us, draws.random() < 0.3)
-        case "throttle":
-            return Throttle(at_us, draws.choice((who, who, "*")), length_us)
-        case "step":
-            if HOUR_STEPS and draws.random() < 0.25:
-                by_ms = draws.choice((-3_600_000.0, 3_600_000.0))
-                return StepClock(at_us, who, None, by_ms, draws.randint(2, 20) * S)
-            return StepClock(at_us, who, _offset(draws))
-        case "lag":
-            return IndexLag(at_us, length_us, draws.choice((1, 3, 10, 30)) * S)
-        case "stream":
-            drop = draws.choice((0.3, 1.0))
-            return StreamTrouble(at_us, length_us, drop, draws.choice((0, 5, 30)) * S)
-        case "offers":
-            return OffersTrouble(
-                at_us, length_us, draws.choice((0.0, 0.5, 1.0)), draws.choice((0.0, 0.5)), draws.choice((0, 3, 20)) * S
-            )
-        case "schedule":
-            off_ms = draws.choice((0.0, 0.0, 5_000.0, -5_000.0))
-            dies_after = draws.choice((None, draws.randint(0, 30)))
-            return ScheduleTrouble(at_us, draws.random() < 0.2, draws.random() < 0.3, dies_after, off_ms)
-        case "upstream":
-            what = draws.choice(("drop", "drop", "refuse", "reset"))
-            return UpstreamTrouble(at_us, draws.choice(ids), what, min(length_us, 20 * S))  # type: ignore[arg-type]
-        case "sink":
-            return SinkFault(
-                at_us, length_us, draws.choice((0.0, 0.5)), draws.choice((0.0, 0.3)), draws.choice((0, 2)) * S
-            )
-        case "deploy":
-            change = may_change_mode and draws.random() < 0.5
-            other = LeaseMode.WORKER if mode is LeaseMode.CONNECTION else LeaseMode.CONNECTION
-            return Deploy(at_us, other if change else mode, draws.randint(1, 8) * S)
-        case "scale":
-            return Scale(at_us, draws.choice((-1, 1)))
-        case "act":
-            what = draws.choice(("start", "stop", "edit", "edit", "delete", "create", "start", "forget"))
-            return Act(at_us, draws.choice(ids), what)  # type: ignore[arg-type]
-        case _:
-            label = draws.choice(TWISTED)
-            delay_us = draws.choice((1, 3, lease_us // S, 2 * lease_us // S, 45, MINUTE // S)) * S
-            return Befall(at_us, draws.choice(tuple(Twist)), label, draws.choice((who, "*", "*")), delay_us)
+    def _entry(self, kind: str) -> Planned:
+        draws, at_us = self.draws, self.draws.randrange(SETTLE_US, self.quiet_us)
+        who, length_us = draws.choice(self.slots), self._length(at_us)
+        match kind:
+            case "pause":
+                places: tuple[Place | None, ...] = (None, "clock", "send", "check")
+                return Pause(at_us, who, length_us, draws.choice(places))
+            case "crash":
+                return Crash(at_us, who)
+            case "block":
+                return BlockLoop(at_us, who, length_us)
+            case "partition":
+                service = draws.choice((Service.STORE, Service.STORE, Service.QUEUE, Service.UPSTREAM))
+                return Partition(at_us, who, service, length_us, draws.random() < 0.3)
+            case "throttle":
+                return Throttle(at_us, draws.choice((who, who, "*")), length_us)
+            case "step":
+                return self._step(at_us, who)
+            case "lag":
+                return IndexLag(at_us, length_us, draws.choice((1, 3, 10, 30)) * S)
+            case "stream":
+                return StreamTrouble(at_us, length_us, draws.choice((0.3, 1.0)), draws.choice((0, 5, 30)) * S)
+            case "offers":
+                loss, double = draws.choice((0.0, 0.5, 1.0)), draws.choice((0.0, 0.5))
+                return OffersTrouble(at_us, length_us, loss, double, draws.choice((0, 3, 20)) * S)
+            case "schedule":
+                off_ms = draws.choice((0.0, 0.0, 5_000.0, -5_000.0))
+                dies_after = draws.choice((None, draws.randint(0, 30)))
+                return ScheduleTrouble(at_us, draws.random() < 0.2, draws.random() < 0.3, dies_after, off_ms)
+            case "upstream":
+                what = draws.choice(("drop", "drop", "refuse", "reset"))
+                return UpstreamTrouble(at_us, draws.choice(self.ids), what, min(length_us, 20 * S))  # type: ignore[arg-type]
+            case "sink":
+                fails, answer_lost = draws.choice((0.0, 0.5)), draws.choice((0.0, 0.3))
+                return SinkFault(at_us, length_us, fails, answer_lost, draws.choice((0, 2)) * S)
+            case "deploy":
+                return Deploy(at_us, self.mode, draws.randint(1, 8) * S)
+            case "scale":
+                return Scale(at_us, draws.choice((-1, 1)))
+            case "act":
+                wants = ("start", "stop", "edit", "edit", "delete", "create", "start", "forget")
+                return Act(at_us, draws.choice(self.ids), draws.choice(wants))  # type: ignore[arg-type]
+            case _:
+                delay_us = draws.choice((S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))
+                twist, whom = draws.choice(tuple(Twist)), draws.choice((who, "*", "*"))
+                return Befall(at_us, twist, draws.choice(TWISTED), whom, delay_us)
+
+    def _step(self, at_us: int, who: str) -> StepClock:
+        draws = self.draws
+        if self.hour_steps and draws.random() < 0.4:
+            return StepClock(at_us, who, None, draws.choice((-3_600_000.0, 3_600_000.0)), draws.randint(2, 20) * S)
+        return StepClock(at_us, who, _offset(draws))

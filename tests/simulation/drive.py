@@ -6,6 +6,7 @@ from typing import Any
 
 from streamlease.errors import Fault, Malformed
 from streamlease.flow import Flow, Now, Request
+from streamlease_worker.clock import Unsteady
 from tests.simulation.network import Network
 from tests.simulation.process import Thread
 
@@ -24,6 +25,8 @@ class Drive[T]:
     done: Done
     dies_after: int | None = None
     cause: int = 0
+    steady: bool = False
+    """Whether a time is refused that the process knows to be wrong (`streamlease_worker.clock.steady`)."""
     requests: int = 0
 
     def start(self) -> None:
@@ -35,7 +38,7 @@ class Drive[T]:
                 self.flow.throw(answer) if isinstance(answer, Fault) else self.flow.send(answer)  # no fault, no throw
             )
             while isinstance(request, Now):
-                request = self.flow.send(self.thread.process.instant(self.thread))
+                request = self._now()
         except StopIteration as stop:
             self.done(stop.value)
             return
@@ -50,6 +53,15 @@ class Drive[T]:
             return
         self.network.send(self.thread, request, self.timeout_us, self._step)
 
+    def _now(self) -> Request:
+        process = self.thread.process
+        instant = process.instant(self.thread)
+        if self.steady and process.watch is not None:
+            verdict = process.watch.judge(instant)
+            if not verdict.may_claim:
+                return self.flow.throw(Unsteady(verdict.reason))
+        return self.flow.send(instant)
+
 
 def drive[T](
     flow: Flow[T],
@@ -60,7 +72,8 @@ def drive[T](
     done: Done,
     dies_after: int | None = None,
     cause: int = 0,
+    steady: bool = False,
 ) -> Drive[T]:
-    running = Drive(flow, thread, network, timeout_us, done, dies_after, cause)
+    running = Drive(flow, thread, network, timeout_us, done, dies_after, cause, steady)
     running.start()
     return running

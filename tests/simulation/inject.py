@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from tests.simulation.clock import Clock
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.kernel import Kernel, S
 from tests.simulation.ledger import Ledger
@@ -68,6 +67,8 @@ class Injector:
         for upstream in self.upstreams.values():
             upstream.refuses_until_us = 0
             upstream.poisonous = False
+            if upstream.instance:
+                self.people.act(Act(self.quiet_us, upstream.connection_id, "move"))
 
     def _do(self, entry: Planned, cause: int) -> None:
         now_us = self.kernel.now_us
@@ -134,10 +135,11 @@ class Injector:
                     how = f"to {to_ms} ms" if to_ms is not None else f"by {by_ms} ms"
                     self.ledger.hit("clock step", how, process.name, cause)
                 if to_ms is not None:
-                    process.clock.offset_ms = to_ms
+                    process.clock.set(to_ms, now_us)
                 else:
-                    process.clock.step(by_ms)
-                    self.kernel.after(back_after_us, lambda: _step_back(process.clock, by_ms))
+                    before_ms = process.clock.offset_ms
+                    process.clock.set(before_ms + by_ms, now_us)
+                    self.kernel.after(back_after_us, lambda: process.clock.set(before_ms, self.kernel.now_us))
 
     def _paused(self, process: Process, place: Place, trap: Trap) -> None:
         self.ledger.count("pauses")
@@ -161,7 +163,3 @@ class Injector:
                 upstream.reset()
                 act = Act(self.kernel.now_us, entry.connection_id, "move")
                 self.kernel.after(2 * S, lambda: self.people.act(act))
-
-
-def _step_back(clock: Clock, by_ms: float) -> None:
-    clock.step(-by_ms)

@@ -12,6 +12,7 @@ from streamlease.errors import Conflict, Fault, Throttled, Unreachable
 from streamlease.flow import Batch, Request, SendOffers
 from streamlease.model import LastEvent, MemberState
 from streamlease.write import Answer, Applied, Delete, Put, Query, Read, Scan, Table, Update, Write
+from tests.simulation.clock import true_ms
 from tests.simulation.kernel import MS, Kernel
 from tests.simulation.ledger import Ledger
 from tests.simulation.offers import OffersQueue
@@ -184,6 +185,8 @@ class _Trip:
     land_again_us: int = 0
     back_us: int = 0
     partial: bool = False
+    left_us: int = 0
+    date_ms: int = 0
 
     @property
     def process(self) -> Process:
@@ -193,6 +196,7 @@ class _Trip:
         net, who = self.network, self.process.role
         service = Service.QUEUE if isinstance(self.request, SendOffers) else Service.STORE
         there_us, self.back_us = net.latency_us(), net.latency_us()
+        self.left_us = net.kernel.now_us
         cut = net.cut(who, service)
         if cut is not None:
             net.ledger.hit("cut", f"{service} {label(self.request)}", who, cut.cause)
@@ -238,6 +242,7 @@ class _Trip:
 
     def land(self) -> None:
         net = self.network
+        self.date_ms = true_ms(net.kernel.now_us) // 1_000 * 1_000
         answer = self._throttled() or self._perform()
         if self.land_again_us:
             net.kernel.after(self.land_again_us, self._land_again)
@@ -310,4 +315,7 @@ class _Trip:
         self.answered = True
         if isinstance(answer, Unreachable):
             self.lose_answer = True
+        elif (watch := self.process.watch) is not None and self.date_ms:
+            reading = self.process.reading
+            watch.dated(self.date_ms, reading(self.left_us), reading(self.thread.now_us))
         self.then(answer)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streamlease.timing import Instant
+from streamlease_worker.clock import ClockWatch
 from tests.simulation.clock import Clock
 from tests.simulation.kernel import Kernel
 
@@ -102,6 +103,8 @@ class Process:
     traps: dict[Place, list[Trap]] = field(default_factory=dict)
     """Pauses, by the place at which each will strike."""
     on_pause: Callable[["Process", Place, Trap], None] | None = None
+    watch: ClockWatch | None = None
+    """What the process knows of its wall clock, where it looks."""
 
     def thread(self) -> Thread:
         made = Thread(self)
@@ -125,6 +128,10 @@ class Process:
             if self.on_pause is not None:
                 self.on_pause(self, place, trap)
             self.pause(trap.length_us)
+
+    def reading(self, at_us: int) -> Instant:
+        """What both clocks show at a true instant, with no pause between the two."""
+        return Instant(self.clock.mono_s(at_us), self.clock.wall_ms(at_us))
 
     def instant(self, thread: Thread) -> Instant:
         """Read both clocks, monotonic first; a pause may lie between the two."""

@@ -90,7 +90,9 @@ class Simulation:
             booted_s=1_000.0 * (number + 1),
         )
         process = Process(f"{slot}#{number}", self.kernel, clock, slot)
-        deployed = Deployed(mode, scenario.timing_of(mode), scenario.shards, scenario.capacity, generation)
+        deployed = Deployed(
+            mode, scenario.timing_of(mode), scenario.shards, scenario.capacity, generation, scenario.clock
+        )
         return Worker(self.world, process, deployed, ended)  # type: ignore[arg-type]
 
     def play(self) -> list[Violation]:

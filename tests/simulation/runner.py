@@ -36,6 +36,7 @@ from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
 from streamlease.feed.machine import Machine
 from streamlease.model import Position, StatusState
 from streamlease.write import Value
+from streamlease_worker.fence import Fence, Fenced
 from tests.simulation.kernel import MS, Kernel, S
 from tests.simulation.process import Thread
 from tests.simulation.sink import Attempt, Sink
@@ -83,14 +84,6 @@ def _complete(message: Value) -> Value:
 
 
 @dataclass(slots=True)
-class Gate:
-    """Whether deliveries of an epoch may begin: written by the keeper's thread, read by the loop's, as in the worker."""
-
-    deadline_s: float
-    fenced: bool = False
-
-
-@dataclass(slots=True)
 class Told:
     """What a runner tells its worker."""
 
@@ -111,7 +104,7 @@ class Runner:
     upstream: Upstream
     url: str
     position: Position | None
-    gate: Gate
+    fence: Fence
     told: Told
     draws: Random
     cut_until: Callable[[], int]
@@ -304,15 +297,17 @@ class Runner:
 
     def _begin(self, attempt: Attempt, number: int) -> None:
         """The last lines before a sink call: nothing lies between the check and the beginning of the attempt."""
-        left_s = self.gate.deadline_s - self._mono_s()
         if self.over or not self._waiting:
             self._attempt = None
             self._end()
             return
-        if self.gate.fenced or left_s <= 0:
+        left_s = self.fence.left_s()
+        try:
+            self.fence.check()
+        except Fenced as fenced:
             self._attempt = None
             self.fenced = True
-            self.stop("its deadline has passed", flush=False)
+            self.stop(str(fenced), flush=False)
             return
         self.sink.begin(attempt)
         self.thread.process.reach("check")

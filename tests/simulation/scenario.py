@@ -192,6 +192,8 @@ class Scenario:
     offsets_ms: tuple[float, ...]
     """Of the successive processes' wall clocks, all within half of the allowance."""
     rates_ppm: tuple[float, ...]
+    clock: Literal["unwatched", "dates", "metadata"]
+    """How workers watch their clocks. Only where they do is a clock ever stepped by an hour."""
     last_acts: tuple[Act, ...] = field(default=())
     """What people do after the faults have stopped: obeyed within the bounds of a healthy fleet."""
 

@@ -7,11 +7,12 @@ runners. A pause stops both; a blocked loop only the second.
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Literal
 
-from streamlease import membership, plan
+from streamlease import plan
 from streamlease.errors import Fault, Malformed, Unreachable
 from streamlease.feed.events import Finished, Report
-from streamlease.flow import Batch, Flow, now, read, write
+from streamlease.flow import Batch, Flow
 from streamlease.flow import SendOffers as SendRequest
 from streamlease.flows import audit
 from streamlease.flows.bury import bury_expired
@@ -20,9 +21,11 @@ from streamlease.flows.sweep import stored_fleet, sweep
 from streamlease.membership import Joined
 from streamlease.model import LeaseMode, Position, Status
 from streamlease.timing import Instant, Timing
-from streamlease.write import Applied, Read, Table
 from streamlease_worker import keeper_events as ke
 from streamlease_worker import supervisor_events as se
+from streamlease_worker.clock import ClockWatch, Reading, Unread, Unsteady
+from streamlease_worker.fence import Fence
+from streamlease_worker.joining import Applicant, join, leave
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.supervisor import Supervisor
 from tests.simulation.beliefs import Beliefs
@@ -31,12 +34,15 @@ from tests.simulation.kernel import MS, Kernel, S
 from tests.simulation.network import Network, Service
 from tests.simulation.offers import Delivery
 from tests.simulation.process import Process
-from tests.simulation.runner import Gate, Runner, Told
+from tests.simulation.runner import Runner, Told
 from tests.simulation.sink import Sink
 from tests.simulation.upstream import Upstream
 
 LOOP_TICK_US = 250 * MS
 RECEIVE_WAIT_US = 20 * S
+CLOCK_MEASURED_US = 16 * S
+CLOCK_READ_US = 15 * S
+CLOCK_AGAIN_US = 2 * S
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class Deployed:
     shards: int
     capacity: int
     generation: int
+    clock: Literal["unwatched", "dates", "metadata"]
+    """How its workers watch their clocks: not at all, by the services' `Date`, or by `ClockDrift` too."""
 
 
 @dataclass(slots=True)
@@ -81,13 +89,28 @@ class Worker:
         self._cut_until_us = 0
         self._keeper: Keeper | None = None
         self._supervisor: Supervisor | None = None
-        self._gates: dict[tuple[str, int], Gate] = {}
+        self._fences: dict[tuple[str, int], Fence] = {}
         self.timeout_us = min(2 * S, deployed.timing.heartbeat_ms * MS // 3)
 
     # --- the life of the process ---
 
     def start(self) -> None:
+        if self.deployed.clock != "unwatched":
+            self.process.watch = ClockWatch(self.deployed.timing)
+            self._read_clock(self.process.watch)
         self._join()
+
+    def _read_clock(self, watch: ClockWatch) -> None:
+        """Ask the task metadata, as the clock reader's thread does."""
+        now = self.process.reading(self._keeping.now_us)
+        if self.deployed.clock == "dates":
+            watch.read(Unread("there is no task metadata"), now, now)
+            return
+        measured_us = self._keeping.now_us // CLOCK_MEASURED_US * CLOCK_MEASURED_US
+        bound_ms, reference_ms = self.process.clock.measured(measured_us)
+        watch.read(Reading(bound_ms, reference_ms, synchronised=True), now, now)
+        again_us = CLOCK_READ_US if watch.judge(now).may_claim else CLOCK_AGAIN_US
+        self._keeping.at(self._keeping.now_us + again_us, lambda: self._read_clock(watch))
 
     def terminate(self) -> None:
         self._terminated = True
@@ -117,7 +140,8 @@ class Worker:
         self._lives += 1
         worker_id = f"{self.process.name}.{self._lives}"
         self.world.beliefs.processes[worker_id] = self.process
-        flow = joining(worker_id, self.deployed, self.world.kernel.now_us)
+        deployed = self.deployed
+        flow = join(Applicant(worker_id, deployed.generation, deployed.capacity, "", deployed.timing))
         drive(
             flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=lambda j: self._joined(worker_id, j)
         )
@@ -128,7 +152,7 @@ class Worker:
             return
         self.worker_id = worker_id
         at = self.process.instant(self._loop)
-        self._gates = {}
+        self._fences = {}
         self._keeper = Keeper(worker_id, timing=self.deployed.timing, mode=self.mode, joined=joined)
         self._supervisor = Supervisor(
             worker_id,
@@ -163,6 +187,8 @@ class Worker:
         keeper = self._keeper
         if keeper is None or not self.process.alive:
             return
+        if isinstance(event, ke.ReleaseRequested):
+            self._close(event.connection_id, event.epoch, "its lease was given up")
         for command in keeper.handle(event, self.process.instant(self._keeping)):
             self._carry_out_keeping(command)
 
@@ -178,21 +204,25 @@ class Worker:
                 request = SendRequest(tuple(plan.offer(each, "released", wall_ms) for each in ids))
                 self._send_keeping(request, lambda _: ke.OffersAnswered())
             case ke.Extended(connection_id=connection_id, epoch=epoch, deadline_s=deadline_s):
-                gate = self._gates.setdefault((connection_id, epoch), Gate(deadline_s))
-                gate.deadline_s = deadline_s
+                if fence := self._fences.get((connection_id, epoch)):
+                    fence.extend(deadline_s)
                 beliefs.extend(connection_id, epoch, worker_id, deadline_s)
             case ke.EndProcess(reason=reason):
                 self._keeping.effect(lambda: self.crash(reason))
             case _:
                 if isinstance(command, ke.Fence):
-                    self._gates.setdefault((command.connection_id, command.epoch), Gate(0.0)).fenced = True
+                    self._close(command.connection_id, command.epoch, command.reason)
                     beliefs.fence(command.connection_id, command.epoch)
                     self._say(f"fences epoch {command.epoch}: {command.reason}", command.connection_id)
                 elif isinstance(command, ke.Settled):
                     beliefs.fence(command.connection_id, command.epoch)
-                    self._gates.pop((command.connection_id, command.epoch), None)
+                    self._fences.pop((command.connection_id, command.epoch), None)
                 notice: ke.Notice = command
                 self._keeping.effect(lambda: self._loop.event(lambda: self._supervise(notice)))
+
+    def _close(self, connection_id: str, epoch: int, reason: str) -> None:
+        if fence := self._fences.get((connection_id, epoch)):
+            fence.close(reason)
 
     def _write(self, command: ke.Renew | ke.Save | ke.Release) -> None:
         sent = self.process.instant(self._keeping)
@@ -202,6 +232,9 @@ class Worker:
             for attempt in command.attempts:
                 self.world.beliefs.released.add((attempt.lease.connection_id, attempt.lease.epoch))
         size = len(writes)
+        if isinstance(command, ke.Renew) and not self._may_renew(sent):
+            self._keep(ke.Answered(command.batch, sent, (Unsteady("the wall clock is off"),) * size))
+            return
 
         def event(answer: object) -> ke.Event:
             if isinstance(answer, Fault):
@@ -213,12 +246,18 @@ class Worker:
 
     def _beat(self, command: ke.Heartbeat) -> None:
         sent = self.process.instant(self._keeping)
+        if not self._may_renew(sent):
+            self._keep(ke.HeartbeatAnswered(sent, Unsteady("the wall clock is off")))
+            return
         request = ke.heartbeat_write(command, sent=sent, timing=self.deployed.timing)
 
         def event(answer: object) -> ke.Event:
             return ke.HeartbeatAnswered(sent, answer)  # type: ignore[arg-type]
 
         self._send_keeping(request, event)
+
+    def _may_renew(self, sent: Instant) -> bool:
+        return self.process.watch is None or self.process.watch.judge(sent).may_renew
 
     def _send_keeping(
         self, request: object, event: Callable[[object], ke.Event], stamps: tuple[tuple[str, int], ...] = ()
@@ -255,11 +294,11 @@ class Worker:
                 self._nonces += 1
                 claimer = Claimer(self.worker_id, timing, self.mode)
                 flow = claim(connection_id, nonce=f"{self.worker_id}-{self._nonces}", claimer=claimer)
-                self._flow(flow, lambda outcome: se.ClaimAnswered(connection_id, outcome))  # type: ignore[arg-type]
+                self._flow(flow, lambda o: se.ClaimAnswered(connection_id, o), steady=True)  # type: ignore[arg-type]
             case se.SweepNow(enough=enough, turn=turn):
-                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept)
+                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept, steady=True)
             case se.Bury(members=members):
-                self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
+                self._flow(bury_expired(members, timing=timing), lambda _: se.Buried(), steady=True)
             case se.ReadFleet():
                 self._flow(stored_fleet(), lambda fleet: se.FleetRead(fleet))  # type: ignore[arg-type]
             case se.ListOwned():
@@ -276,9 +315,16 @@ class Worker:
                 if runner is not None:
                     runner.stop(reason, flush=flush)
             case se.Leave():
-                self._flow(leaving(self.worker_id), lambda _: se.Left())
+                self._flow(leave(self.worker_id), lambda _: se.Left())
             case se.Exit(outcome=outcome, reason=reason):
                 self._finish(outcome, reason)
+            case ke.Acquired(claimed=claimed):
+                connection_id, epoch = claimed.lease.connection_id, claimed.lease.epoch
+                mono_s = self.process.clock.mono_s
+                self._fences[connection_id, epoch] = Fence(
+                    connection_id, epoch, now_s=lambda: mono_s(self._loop.now_us)
+                )
+                self._tell_keeper(command)
             case _:
                 self._tell_keeper(command)
 
@@ -296,14 +342,14 @@ class Worker:
     def _exit(self, why: str) -> None:
         self._loop.effect(lambda: self.crash(why))
 
-    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event]) -> None:
+    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event], *, steady: bool = False) -> None:
         supervisor = self._supervisor
 
         def done(outcome: object) -> None:
             if self._supervisor is supervisor:
                 self._supervise(event(outcome))
 
-        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done)
+        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done, steady=steady)
 
     def _queue_call(self, call: Callable[[], None]) -> None:
         """A delete or a return: lost where the queue is out of reach; nobody waits for its answer."""
@@ -340,7 +386,6 @@ class Worker:
     def _start(self, command: se.Start) -> None:
         connection, epoch, run = command.connection, command.epoch, command.run
         connection_id, version = connection.connection_id, connection.spec_version
-        gate = self._gates.setdefault((connection_id, epoch), Gate(0.0))
 
         def advanced(position: Position) -> None:
             self._tell_keeper(ke.PositionAdvanced(connection_id, epoch, version, position))
@@ -364,7 +409,7 @@ class Worker:
             upstream=self.world.upstreams[connection_id],
             url=connection.upstream_url,
             position=connection.position,
-            gate=gate,
+            fence=self._fences[connection_id, epoch],
             told=Told(advanced, reported, finished, lambda: self._poisoned(connection_id)),
             draws=self._draws,
             cut_until=lambda: self._cut_until_us,
@@ -379,36 +424,6 @@ class Worker:
 
     def _say(self, what: str, connection_id: str = "") -> None:
         self.world.network.ledger.say(self.worker_id or self.process.name, what, connection_id)
-
-
-def joining(worker_id: str, deployed: Deployed, started_us: int) -> Flow[Joined]:
-    """Join, and settle a doubtful answer: the id is new, so whatever is there under it is its own. Which of several
-    sends it was cannot be told, so the earliest counts."""
-    first: Instant | None = None
-    while True:
-        sent = yield from now()
-        first = first or sent
-        request = membership.join(
-            worker_id,
-            generation=deployed.generation,
-            capacity=deployed.capacity,
-            zone="",
-            started_at_ms=started_us // 1_000,
-            sent=sent,
-            timing=deployed.timing,
-        )
-        try:
-            answer = yield from write(request)
-        except Unreachable:
-            if (yield from read(Read(Table.MEMBERS, {"worker_id": worker_id}))) is None:
-                continue
-            return Joined(deployed.timing.deadline_s(first))
-        return Joined(deployed.timing.deadline_s(sent if isinstance(answer, Applied) else first))
-
-
-def leaving(worker_id: str) -> Flow[object]:
-    instant = yield from now()
-    return (yield from write(membership.leave(worker_id, now_ms=instant.wall_ms)))
 
 
 def _swept(outcome: object) -> se.Event:
