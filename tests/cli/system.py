@@ -16,7 +16,7 @@ from streamlease.lease import Checkpoint, Claimed
 from streamlease.model import DesiredState, LeaseMode, Member, MemberState
 from streamlease.settings import Settings
 from streamlease.timing import Timing
-from streamlease.write import Item, Put, Table, Value
+from streamlease.write import Applied, Item, Put, Table, Value
 from streamlease_cli.configuration import Target
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.main import cli
@@ -129,7 +129,8 @@ class System:
             )
         )
         for seen in range(heartbeats):
-            self.store.perform(
+            self.clock.advance(1)
+            beat = self.store.perform(
                 membership.heartbeat(
                     worker_id,
                     seen=seen,
@@ -140,6 +141,7 @@ class System:
                     timing=TIMING,
                 )
             )
+            assert isinstance(beat, Applied)
 
     def summarise(self, members: tuple[Member, ...], unowned: int) -> None:
         fleet = plan.summary(members, unowned=unowned, shards=SETTINGS.shards, now_ms=self.clock.wall_ms)
