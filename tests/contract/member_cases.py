@@ -5,7 +5,7 @@ from functools import partial
 
 from streamlease import membership
 from streamlease.flows.stream import inbox_entry
-from streamlease.membership import Beat, Behind, Buried
+from streamlease.membership import Ahead, Beat, Behind, Buried
 from streamlease.model import FleetSummary, Member, MemberState
 from streamlease.plan import Notice
 from streamlease.timing import Instant, Timing
@@ -123,6 +123,7 @@ TRANSITIONS: Mapping[str, list[Case]] = {
         .applies("live", member, Beat(9))
         .applies("draining", partial(member, **_DRAINING), Beat(9))
         .refuses("an unanswered one had landed", partial(member, heartbeat=9), Behind(9))
+        .refuses("of a clock that was set back", partial(member, lease_expires_at_ms=1 << 60), Ahead())
         .refuses("dead", partial(member, **_DEAD), Buried())
         .refuses("gone", partial(member, **_GONE), Buried())
         .refuses("absent", nothing, Buried()),

@@ -27,7 +27,7 @@ from tests.fakes.memory import MemoryStore
 # The stores stand for the whole test; each example has keys of its own. Shrinking over HTTP takes minutes: a failure is
 # made smaller by adding Phase.shrink.
 SOME = settings(
-    max_examples=60,
+    max_examples=40,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
