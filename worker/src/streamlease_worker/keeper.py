@@ -148,10 +148,9 @@ class Keeper:
         return out
 
     def _blame(self, held: Held) -> FenceReason:
-        if self._mode is LeaseMode.WORKER:
-            return self._presence.blame(self._loop_ticked_s)
-        waits_for_loop = self._loop_ticked_s <= held.sent_s and not held.in_flight
-        return "loop_blocked" if waits_for_loop else held.blame
+        own = held if self._mode is LeaseMode.CONNECTION else self._presence
+        waits_for_loop = not own.in_flight and self._silent_s >= self._timing.heartbeat_ms / 2000
+        return "loop_blocked" if waits_for_loop else own.blame
 
     # --- what goes out --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ success that only shows the number moved is credited to the earliest of them (de
 
 from streamlease import membership
 from streamlease.errors import Fault, Unreachable
-from streamlease.membership import Beat, Behind, Buried
+from streamlease.membership import Ahead, Beat, Behind, Buried
 from streamlease.model import MemberState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer
@@ -29,22 +29,19 @@ class Presence:
         self._heartbeat_s = timing.heartbeat_ms / 1000
         self._state = MemberState.LIVE
         self._seen = 0
-        self._in_flight = False
+        self.in_flight = False
         self._unanswered: list[Instant] = []
         self._sent_s = deadline_s - (timing.lease_ms - timing.margin_ms) / 1000
         self._due_s = self._sent_s + self._heartbeat_s * (0.5 + draw(worker_id) / 2)
         self._told = 0
         self._failures = 0
-        self._blame: FenceReason = "expired"
+        self.blame: FenceReason = "expired"
+        """What became of the last heartbeat, where it renewed nothing."""
 
     @property
     def credited_s(self) -> float:
         """When the send went out that the present deadline counts from."""
         return self.deadline_s - (self._timing.lease_ms - self._timing.margin_ms) / 1000
-
-    def blame(self, loop_ticked_s: float) -> FenceReason:
-        """Why the member lease has not been renewed of late."""
-        return "loop_blocked" if loop_ticked_s <= self._sent_s and not self._in_flight else self._blame
 
     def drain(self, now_s: float) -> None:
         self._state = MemberState.DRAINING
@@ -52,14 +49,14 @@ class Presence:
 
     def due(self, now_s: float, *, loop_ticked_s: float, owned: int) -> bool:
         """Whether a heartbeat is to go out now. Only if the event loop has ticked since the last one."""
-        if self.lost or self._in_flight or loop_ticked_s <= self._sent_s:
+        if self.lost or self.in_flight or loop_ticked_s <= self._sent_s:
             return False
         changed = owned != self._told and self._failures == 0
         due_s = min(self._due_s, self._sent_s + CHANGED_BEAT_S) if changed else self._due_s
         return due_s <= now_s
 
     def beat(self, now_s: float, *, owned: int, streaming: int) -> Heartbeat:
-        self._in_flight = True
+        self.in_flight = True
         self._sent_s = now_s
         self._told = owned
         # Somewhat early: it goes out with the first tick after this.
@@ -68,14 +65,11 @@ class Presence:
 
     def answered(self, sent: Instant, answer: Answer | Fault, now_s: float) -> MemberAlive | MemberLost | None:
         """None: no news, it is tried again."""
-        self._in_flight = False
+        self.in_flight = False
         if isinstance(answer, Fault):
             if isinstance(answer, Unreachable):
                 self._unanswered.append(sent)
-            self._failures += 1
-            self._blame = verdicts.blame(answer)
-            wait_s = backoff_s(self._failures, self._heartbeat_s / 8, self._heartbeat_s / 2, self.worker_id)
-            self._due_s = min(self._due_s, now_s + wait_s)
+            self._again_soon(verdicts.blame(answer), now_s)
             return None
         match membership.beaten(answer, seen=self._seen):
             case Beat(seen):
@@ -84,14 +78,23 @@ class Presence:
                 # One of ours had landed unanswered; the store holds the expiry of any of them, so count on the least.
                 self._due_s = now_s
                 return self._alive(seen, min([*self._unanswered, sent], key=lambda instant: instant.mono_s))
+            case Ahead():
+                self._again_soon("clock", now_s)
+                return None
             case Buried():
                 self.lost = True
                 return MemberLost()
+
+    def _again_soon(self, blame: FenceReason, now_s: float) -> None:
+        self._failures += 1
+        self.blame = blame
+        wait_s = backoff_s(self._failures, self._heartbeat_s / 8, self._heartbeat_s / 2, self.worker_id)
+        self._due_s = min(self._due_s, now_s + wait_s)
 
     def _alive(self, seen: int, credited: Instant) -> MemberAlive:
         self._seen = seen
         self._unanswered.clear()
         self._failures = 0
-        self._blame = "expired"
+        self.blame = "expired"
         self.deadline_s = max(self.deadline_s, self._timing.deadline_s(credited))
         return MemberAlive(self.deadline_s)
