@@ -55,7 +55,7 @@ def test_each_fresh_one_is_acted_upon_in_order_and_the_verdicts_are_counted() ->
     assert counted == Counter({Verdict.FRESH: 3, Verdict.STALE: 1, Verdict.DUPLICATE: 1})
     batch.each((B1,), out.append)
     assert batch.counted[Verdict.DUPLICATE] == 2
-    assert batch.touched == {"a", "b"}
+    assert batch.settled == {"a", "b"}
 
 
 def test_a_record_of_an_older_epoch_that_failed_is_not_stale_when_it_comes_again() -> None:

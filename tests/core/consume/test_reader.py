@@ -44,16 +44,19 @@ def test_no_record_id_of_a_connection_comes_out_twice(envelopes: tuple[Envelope,
 def test_within_a_small_window_no_record_id_comes_out_twice(
     envelopes: tuple[Envelope, ...], per_connection: int, total: int
 ) -> None:
-    out = [
-        (each.connection_id, id_of(each))
-        for each in read(Reader(limits=Limits(ids_per_connection=per_connection, ids=total)), envelopes)
-        if id_of(each) is not None
-    ]
-    for at, use in enumerate(out):
-        if use in out[:at]:
-            last = max(before for before in range(at) if out[before] == use)
-            others = set(out[last + 1 : at])
+    reader = Reader(limits=Limits(ids_per_connection=per_connection, ids=total))
+    uses: list[tuple[str, str | None]] = []
+    for each in envelopes:
+        if id_of(each) is None:
+            continue
+        use, verdict = (each.connection_id, id_of(each)), reader.judge(each)
+        if verdict is Verdict.FRESH and use in uses:
+            last = max(at for at, before in enumerate(uses) if before == use)
+            others = set(uses[last + 1 :])
             assert len(others) >= total or sum(owner == use[0] for owner, _ in others) >= per_connection
+        reader.batch().each([each], lambda _: None)
+        if verdict is not Verdict.STALE:
+            uses.append(use)
 
 
 @given(interleavings())

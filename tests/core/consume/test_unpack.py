@@ -37,7 +37,7 @@ def test_a_line_that_cannot_be_read_hides_no_other_and_is_told_by_its_place_with
 def test_a_kinesis_record_is_bytes_or_the_base64_of_a_lambda_event() -> None:
     assert unpack.kinesis(data([ONE])).envelopes == (ONE,)
     assert unpack.kinesis(base64.b64encode(data([ONE])).decode()).envelopes == (ONE,)
-    assert unpack.kinesis("no base64!", "9").malformed[0].where == "9"
+    assert unpack.kinesis("no base64!", "9").malformed[0].where == "Kinesis record 9"
     assert unpack.kinesis("ü").malformed
 
 
@@ -51,7 +51,8 @@ def test_a_kinesis_event_is_unpacked_record_by_record() -> None:
 def test_an_sqs_event_is_unpacked_message_by_message() -> None:
     first, second = unpack.lambda_event(sqs_event([[ONE, TWO], b"nonsense"]))
     assert (first.item_id, first.envelopes) == ("1", (ONE, TWO))
-    assert (second.item_id, second.envelopes, len(second.malformed)) == ("2", (), 1)
+    assert (second.item_id, second.envelopes) == ("2", ())
+    assert [problem.where for problem in second.malformed] == ["SQS message 2, line 1"]
 
 
 @pytest.mark.parametrize(

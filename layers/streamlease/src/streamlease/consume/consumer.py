@@ -43,7 +43,8 @@ class Consumer:
         Raises Fault: fail the whole batch then, and what was processed of it is told by its ids when it comes again.
         """
         marks = {}
-        for connection_id in sorted(batch.touched):
+        # also those with duplicates alone: they may have been processed in a batch whose save failed
+        for connection_id in sorted(batch.settled):
             mark, stored = self.reader.mark(connection_id, self._kept_ids), self._stored.get(connection_id)
             if mark is not None and not _is_known(mark, stored):
                 marks[connection_id] = mark

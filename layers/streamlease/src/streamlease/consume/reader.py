@@ -162,8 +162,8 @@ class Batch:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
         self.counted: Counter[Verdict] = Counter()
-        self.touched: set[str] = set()
-        """The connections of which something was processed."""
+        self.settled: set[str] = set()
+        """The connections of which something was processed or dropped."""
         self._held: set[str] = set()
         self._all_held = False
 
@@ -225,9 +225,9 @@ class Batch:
         return verdicts
 
     def _settle(self, envelope: Envelope, verdict: Verdict) -> None:
+        self.settled.add(envelope.connection_id)
         if verdict is Verdict.FRESH:
             self.reader.processed(envelope)
-            self.touched.add(envelope.connection_id)
         elif verdict is Verdict.DUPLICATE:
             self.reader.seen_again(envelope)
 

@@ -23,8 +23,8 @@ class Unpacked:
     malformed: tuple[Malformed, ...] = ()
 
 
-def lines(data: bytes | str, item_id: str = "data") -> Unpacked:
-    """Newline-delimited envelopes. Empty lines are passed over."""
+def lines(data: bytes | str, item_id: str = "data", where: str | None = None) -> Unpacked:
+    """Newline-delimited envelopes. Empty lines are passed over. `where` is what problems call it (None: the id)."""
     envelopes: list[Envelope] = []
     malformed: list[Malformed] = []
     split: Sequence[bytes | str] = data.split(b"\n") if isinstance(data, bytes) else data.split("\n")
@@ -33,18 +33,19 @@ def lines(data: bytes | str, item_id: str = "data") -> Unpacked:
             try:
                 envelopes.append(decode(line))
             except Malformed as problem:
-                malformed.append(Malformed(f"{item_id}, line {number}", problem.problem))
+                malformed.append(Malformed(f"{where or item_id}, line {number}", problem.problem))
     return Unpacked(item_id, tuple(envelopes), tuple(malformed))
 
 
 def kinesis(data: bytes | str, item_id: str = "data") -> Unpacked:
     """The data of one Kinesis record: bytes as from GetRecords, or base64 text as in a Lambda event."""
+    where = f"Kinesis record {item_id}"
     if isinstance(data, bytes):
-        return lines(data, item_id)
+        return lines(data, item_id, where)
     try:
-        return lines(base64.b64decode(data, validate=True), item_id)
+        return lines(base64.b64decode(data, validate=True), item_id, where)
     except (binascii.Error, ValueError):
-        return Unpacked(item_id, malformed=(Malformed(item_id, "the record's data is not base64"),))
+        return Unpacked(item_id, malformed=(Malformed(where, "its data is not base64"),))
 
 
 def lambda_event(event: Mapping[str, Value]) -> tuple[Unpacked, ...]:
@@ -81,7 +82,8 @@ def _lambda_record(record: Value, number: int) -> Unpacked:
                 raise Malformed(where, "it has no kinesis part")
             return kinesis(_text(part, "data", where), _text(part, "sequenceNumber", where))
         case "aws:sqs":
-            return lines(_text(record, "body", where), _text(record, "messageId", where))
+            message_id = _text(record, "messageId", where)
+            return lines(_text(record, "body", where), message_id, f"SQS message {message_id}")
         case source:
             raise Malformed(where, f"its eventSource is {source!r}; it must be aws:kinesis or aws:sqs")
 
