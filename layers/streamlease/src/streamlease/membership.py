@@ -53,7 +53,12 @@ class Buried:
     """This worker was declared dead, or its item is gone."""
 
 
-type HeartbeatOutcome = Beat | Behind | Buried
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The stored expiry is not below the one to be written: this clock has gone back. Nothing was written."""
+
+
+type HeartbeatOutcome = Beat | Behind | Buried | Ahead
 
 
 def _key(worker_id: str) -> Mapping[str, str]:
@@ -92,13 +97,15 @@ def heartbeat(
     sent: Instant,
     timing: Timing,
 ) -> Update:
-    """Condition: LIVE or DRAINING, and the heartbeat is the one seen. One write unit: no index, under 1 KB."""
+    """Condition: LIVE or DRAINING, the heartbeat is the one seen, and the stored expiry is below the new one: a clock
+    that was set back must not end a lease that its owner counts on. One write unit: no index, under 1 KB."""
     return Update(
         Table.MEMBERS,
         _key(worker_id),
         all_of(
             any_of(Equals("state", MemberState.LIVE.value), Equals("state", MemberState.DRAINING.value)),
             Equals("heartbeat", seen),
+            Less("lease_expires_at_ms", timing.expires_at_ms(sent)),
         ),
         set={
             "state": state.value,
@@ -119,8 +126,9 @@ def beaten(answer: Answer, *, seen: int) -> HeartbeatOutcome:
         found = items.member(answer.item)
     except Malformed:
         return Buried()
-    alive = found.state in (MemberState.LIVE, MemberState.DRAINING)
-    return Behind(found.heartbeat) if alive and found.heartbeat > seen else Buried()
+    if found.state not in (MemberState.LIVE, MemberState.DRAINING) or found.heartbeat < seen:
+        return Buried()
+    return Behind(found.heartbeat) if found.heartbeat > seen else Ahead()
 
 
 def leave(worker_id: str, *, now_ms: int) -> Update:
