@@ -143,7 +143,12 @@ class Worker:
         deployed = self.deployed
         flow = join(Applicant(worker_id, deployed.generation, deployed.capacity, "", deployed.timing))
         drive(
-            flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=lambda j: self._joined(worker_id, j)
+            flow,
+            self._loop,
+            self.world.network,
+            timeout_us=self.timeout_us,
+            steady=True,
+            done=lambda j: self._joined(worker_id, j),
         )
 
     def _joined(self, worker_id: str, joined: object) -> None:
