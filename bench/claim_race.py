@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from streamlease import lease
+from streamlease.errors import StreamleaseError
 from streamlease.lease import Claimed
 from streamlease.model import LeaseMode
 from streamlease.write import Table, Value
@@ -156,4 +157,7 @@ def _told(result: Result, *, as_json: bool) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except StreamleaseError as error:
+        sys.exit(f"claim_race: {error}")

@@ -26,7 +26,7 @@ from streamlease.write import (
     Update,
     Write,
 )
-from streamlease_cli.local.checkout import REGION, Checkout, clean_environment, find_checkout
+from streamlease_cli.local.checkout import Checkout, clean_environment, find_checkout
 from streamlease_cli.local.emulator import start_emulator
 from streamlease_cli.local.process import Command, Process, free_port, is_open
 from tests.fakes.clock import SetClock
@@ -51,6 +51,8 @@ class Store:
     """None for the store in memory."""
     batches: bool = True
     """Whether it speaks PartiQL."""
+    queue: bool = True
+    """Whether there is a queue for offers."""
 
     def put(self, table: Table, item: Item) -> None:
         """Arrange `item`, whatever is there."""
@@ -130,13 +132,13 @@ def dynalite(log: Path) -> Iterator[Store]:
 
 @contextlib.contextmanager
 def on_endpoint(name: str, endpoint: str) -> Iterator[Store]:
-    """Makes tables, and a queue where there are queues, and removes them in the end."""
+    """Makes tables, and a queue where there are queues; removes them in the end. The region is the environment's."""
     clock = SetClock()
-    made = clients(REGION, endpoint, purpose=Purpose.PEOPLE)
+    made = clients(None, endpoint, purpose=Purpose.PEOPLE)
     prefix = f"streamlease-contract-{uuid.uuid4().hex[:12]}-"
     with _tables(made, prefix) as tables, _queue(made, prefix) as queue_url:
-        executor = Executor(made, tables, queue_url, clock)
-        yield Store(name, executor.perform, clock, executor)
+        executor = Executor(made, tables, queue_url or "http://127.0.0.1/no-queue-here", clock)
+        yield Store(name, executor.perform, clock, executor, queue=queue_url is not None)
 
 
 @contextlib.contextmanager
@@ -157,11 +159,11 @@ def _tables(made: Clients, prefix: str) -> Iterator[Mapping[Table, str]]:
 
 
 @contextlib.contextmanager
-def _queue(made: Clients, prefix: str) -> Iterator[str]:
+def _queue(made: Clients, prefix: str) -> Iterator[str | None]:
     try:
         url = made.queue.create_queue(QueueName=f"{prefix}offers")["QueueUrl"]
     except made.queue.exceptions.ClientError:  # a DynamoDB alone
-        yield "http://127.0.0.1/no-queue-here"
+        yield None
         return
     try:
         yield url
