@@ -70,7 +70,7 @@ def smoke(system: System, aws: Account, *options: str) -> Result:
         perform=system.troubled.perform,
         caller=lambda: ARN,
         place="stack 'dev'",
-        deployment=Deployment({}, aws.outputs, "stack 'dev'"),
+        deployment=Deployment({}, aws.outputs, "stack 'dev'", stack="dev"),
         client=lambda _: aws,
     )
     invocation = Invocation(open_session=lambda _: session)

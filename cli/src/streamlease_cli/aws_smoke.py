@@ -279,8 +279,7 @@ def aws_smoke(invocation: Invocation) -> None:
       python -m streamlease_cli.aws_smoke --stack streamlease-dev
     """
     session = invocation.session()
-    deployment = session.deployment
-    name = invocation.stack or (deployment.local.stack if deployment and deployment.local else None)
+    name = session.deployment.stack if session.deployment else None
     if name is None:
         raise click.UsageError("Name the stack: --stack NAME.")
     stack = Stack(name, session, f"streamlease-smoke-{secrets.token_hex(6)}")

@@ -79,6 +79,8 @@ class Deployment:
     """For questions and summaries: "stack 'prod' in eu-west-1"."""
     region: str | None = None
     profile: str | None = None
+    stack: str | None = None
+    """Its name, where it is known."""
     local: LocalSystem | None = None
 
 
@@ -101,6 +103,7 @@ def resolve(
             place=f"stack {stack!r}" + (f" in {target.region}" if target.region else ""),
             region=target.region,
             profile=target.profile,
+            stack=stack,
         )
     named = [variable for variable in _RESOURCES.values() if variable in ours]
     if named:
@@ -119,6 +122,7 @@ def resolve(
         outputs=local.outputs,
         place="the local system",
         region=local.region,
+        stack=local.stack,
         local=local,
     )
 
