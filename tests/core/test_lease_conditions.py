@@ -235,6 +235,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
             {"state": None},
             {"heartbeat": 8},
             {"heartbeat": 6},
+            {"lease_expires_at_ms": NOW_MS + TIMING.lease_ms},
         ],
     ),
     (
