@@ -24,7 +24,7 @@ def lines(stream: io.StringIO) -> list[str]:
 
 def test_a_picture_is_told_in_one_line() -> None:
     assert told(PICTURE) == (
-        "a worker was killed: 99 of 200 streaming (worker-1 killed, worker-2 99/100); 480 published, 470 delivered"
+        "a worker was killed: 99 of 200 streaming (worker-1 killed, worker-2 99/100); 480 records published, 470 delivered"
     )
 
 

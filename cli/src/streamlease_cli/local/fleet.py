@@ -18,11 +18,22 @@ WORKER = (sys.executable, "-m", "streamlease_worker")
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker process. `worker_id` is the name it gave itself."""
+    """One worker process."""
 
     name: str
-    worker_id: str
     process: Process
+
+    @property
+    def worker_id(self) -> str:
+        """The name it gave itself first. Raises LocalFault if it has told none yet."""
+        told = worker_id_in(self.process.log)
+        if told is None:
+            raise LocalFault(f"{self.name} has not told its id yet: {self.process.last_words()}")
+        return told
+
+    def has_started(self) -> bool:
+        """True once it has told its id, which it does when it has joined the fleet."""
+        return worker_id_in(self.process.log) is not None
 
     @property
     def is_running(self) -> bool:
@@ -38,7 +49,6 @@ class Fleet:
         self._folder = folder
         self._environment = environment
         self._command = command
-        self._starting: list[Process] = []
 
     @property
     def running(self) -> list[Worker]:
@@ -48,15 +58,23 @@ class Fleet:
     def logs(self) -> list[Path]:
         return [worker.process.log for worker in self.workers]
 
+    def launch(self) -> Worker:
+        """Starts one more, and does not wait for it."""
+        name = f"worker-{len(self.workers) + 1}"
+        environment = {**self._environment, "STREAMLEASE_HEALTH_FILE": str(self._folder / f"{name}.health")}
+        log = self._folder / f"{name}.log"
+        worker = Worker(name, Process(Command(name, self._command, environment, self._folder, log, grace_s=10.0)))
+        self.workers.append(worker)
+        return worker
+
     def start(self, count: int) -> list[Worker]:
         """Starts so many more, side by side, and returns once each has told its id.
 
         Raises LocalFault, with its last words, if one ends before that; what was started stays the fleet's.
         """
-        self._starting = [self._process(len(self.workers) + number) for number in range(1, count + 1)]
-        started = [self._when_started(process) for process in self._starting]
-        self._starting = []
-        self.workers += started
+        started = [self.launch() for _ in range(count)]
+        for worker in started:
+            worker.process.wait_until(worker.has_started, _STARTED_WITHIN_S, "start")
         return started
 
     def kill(self, worker: Worker) -> Departure:
@@ -80,7 +98,7 @@ class Fleet:
 
     def stop(self, within_s: float = 20.0) -> dict[str, int]:
         """SIGTERM to all at once, SIGKILL to what has not ended in time. Exit codes by name, of all ever started."""
-        processes = [*(worker.process for worker in self.workers), *self._starting]
+        processes = [worker.process for worker in self.workers]
         deadline_s = time.monotonic() + within_s
         for process in processes:
             process.terminate()  # once: a second one tells a worker to hurry
@@ -92,25 +110,16 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _when_started(self, process: Process) -> Worker:
-        process.wait_until(lambda: worker_id_in(process.log) is not None, _STARTED_WITHIN_S, "start")
-        return Worker(process.name, worker_id_in(process.log) or "", process)
-
-    def _process(self, number: int) -> Process:
-        name = f"worker-{number}"
-        environment = {**self._environment, "STREAMLEASE_HEALTH_FILE": str(self._folder / f"{name}.health")}
-        log = self._folder / f"{name}.log"
-        return Process(Command(name, self._command, environment, self._folder, log, grace_s=10.0))
-
 
 def worker_id_in(log: Path) -> str | None:
     """The id in a worker's log, None before it has told it."""
-    for line in log.read_text(errors="replace").splitlines():
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue
-        worker_id = said.get("worker_id") if isinstance(said, dict) else None
-        if worker_id:
-            return str(worker_id)
+    with log.open(errors="replace") as lines:
+        for line in lines:  # one of the first: the rest of a long log is not read
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            worker_id = said.get("worker_id") if isinstance(said, dict) else None
+            if worker_id:
+                return str(worker_id)
     return None

@@ -17,7 +17,7 @@ _PLAIN_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One worker: what it owns, and how many of those stream. `state`: running, draining, ended, killed."""
+    """One worker: what it owns, and how many of those stream. `state`: starting, running, draining, ended, killed."""
 
     name: str
     state: str
@@ -27,13 +27,14 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The system at one instant. `phase` says what is going on, in a few words."""
+    """The system at one instant. `phase` says what is going on, in a few words. `published` is None where nobody here
+    publishes."""
 
     elapsed_s: float
     phase: str
     connections: int
     workers: Sequence[WorkerRow]
-    published: int
+    published: int | None
     delivered: int
 
     @property
@@ -107,10 +108,7 @@ def told(picture: Picture) -> str:
         else f"{worker.name} {worker.state}"
         for worker in picture.workers
     )
-    return (
-        f"{picture.phase}: {picture.streaming} of {picture.connections} streaming ({workers}); "
-        f"{picture.published} published, {picture.delivered} delivered"
-    )
+    return f"{picture.phase}: {picture.streaming} of {picture.connections} streaming ({workers}); {_records(picture)}"
 
 
 def drawn(picture: Picture) -> Group:
@@ -124,8 +122,10 @@ def drawn(picture: Picture) -> Group:
         style = {"running": "green", "draining": "yellow"}.get(worker.state, "red")
         table.add_row(worker.name, Text(worker.state, style=style), str(worker.owned), str(worker.streaming))
     head = Text(f"{picture.elapsed_s:5.0f} s  {picture.phase}", style="bold")
-    counts = Text(
-        f"{picture.streaming} of {picture.connections} connections streaming; "
-        f"{picture.published} records published, {picture.delivered} delivered"
-    )
+    counts = Text(f"{picture.streaming} of {picture.connections} connections streaming; {_records(picture)}")
     return Group(head, table, counts)
+
+
+def _records(picture: Picture) -> str:
+    published = "" if picture.published is None else f"{picture.published} records published, "
+    return f"{published}{picture.delivered} delivered"

@@ -1,0 +1,231 @@
+"""`streamlease up`: the whole system on this machine, until Ctrl-C."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from streamlease.errors import Fault, Malformed
+from streamlease.flows.sweep import stored_fleet
+from streamlease_cli.errors import BadInput
+from streamlease_cli.invocation import Invocation, pass_invocation, printing_options
+from streamlease_cli.local import feeds
+from streamlease_cli.local.checkout import REGION, Checkout
+from streamlease_cli.local.fault import LocalFault
+from streamlease_cli.local.fleet import Fleet
+from streamlease_cli.local.interrupt import Interrupted, interruptible
+from streamlease_cli.local.options import local_options, near, our_command, run
+from streamlease_cli.local.progress import Picture, Progress, progress
+from streamlease_cli.local.publisher import Publisher, start_publisher
+from streamlease_cli.local.relay import start_relay
+from streamlease_cli.local.runs import describe, new_run, only_system
+from streamlease_cli.local.service import Service
+from streamlease_cli.local.system import Leases, System, deployed
+from streamlease_cli.local.watch import Watch
+from streamlease_cli.output import print_json
+from streamlease_cli.reporting import Reporting
+
+_LOOK_EVERY_S = 0.25
+_RELAY_FEEDS = 20
+_RELAY_RATE = 10.0
+_FILE_SINK = "jsonl:"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for."""
+
+    checkout: Checkout
+    leases: Leases
+    workers: int
+    capacity: int
+    port: int | None
+    sink: str | None
+    relay: bool
+    as_json: bool
+
+
+@click.command("up", cls=Reporting, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=3, show_default=True, metavar="N", help="How many workers to keep."
+)
+@local_options
+@click.option(
+    "--capacity",
+    type=click.IntRange(1, 100_000),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Connections that one worker holds at most.",
+)
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), metavar="PORT", help="Of the embedded AWS.  [default: any that is free]"
+)
+@click.option(
+    "--sink",
+    metavar="SINK",
+    help="Where records go: jsonl:PATH, or kinesis for the stack's own stream.  [default: a file in the run's folder]",
+)
+@click.option("--relay", is_flag=True, help="Also run an upstream: a relay, with a publisher that writes to it.")
+@printing_options
+@pass_invocation
+def up(
+    invocation: Invocation,
+    leases: Leases,
+    checkout: Checkout,
+    workers: int,
+    capacity: int,
+    port: int | None,
+    sink: str | None,
+    *,
+    relay: bool,
+) -> None:
+    """Run the whole system on this machine until Ctrl-C: the embedded AWS with the checkout's template in it, and
+    workers, of which one that ends is replaced.
+
+    Other commands, run anywhere in the checkout, then work with it. What is in its tables is gone when it ends; the
+    records and logs stay in .local/run.
+
+    \b
+    Examples:
+      streamlease up
+      streamlease up --workers 5 --heartbeat 2s --lease 6s
+      streamlease up --relay
+    """
+    wanted = Wanted(checkout, leases, workers, capacity, port, _checked(sink), relay, invocation.as_json)
+    try:
+        with interruptible(), only_system(checkout) as file, progress(sys.stderr) as shown:
+            _bring_up(wanted, file, shown)
+    except Interrupted as interrupted:
+        raise click.exceptions.Exit(interrupted.exit_code) from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 if it ran until it was told to end."""
+    return run(up, arguments, "streamlease up")
+
+
+def _checked(sink: str | None) -> str | None:
+    """Raises BadInput."""
+    if sink is None or sink == "kinesis":
+        return sink
+    path = Path(sink.removeprefix(_FILE_SINK))
+    if not sink.startswith(_FILE_SINK) or path == Path():
+        raise BadInput(f"--sink is {sink!r}: say jsonl:PATH for a file, or kinesis")
+    if not path.absolute().parent.is_dir():
+        raise BadInput(f"--sink: there is no folder {path.absolute().parent}: make it, or choose another")
+    return f"{_FILE_SINK}{path.absolute()}"
+
+
+def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
+    """Everything, until Ctrl-C once it runs. Raises LocalFault, and Interrupted before that."""
+    folder = new_run(wanted.checkout)
+    sink = wanted.sink or f"{_FILE_SINK}{folder / 'records.jsonl'}"
+    with ExitStack() as stack:
+        system = stack.enter_context(
+            deployed(wanted.checkout, folder, wanted.leases, shown, port=wanted.port, remove=[file])
+        )
+        publisher = _upstream(wanted.checkout, folder, stack, shown) if wanted.relay else None
+        environment = system.worker_environment(sink=sink, capacity=wanted.capacity)
+        fleet = stack.enter_context(Fleet(folder, environment))
+        service = Service(fleet, wanted.workers)
+        describe(file, system.emulator.endpoint, system.stack.name, system.stack.outputs)
+        _introduce(wanted, system, fleet, folder, sink, shown)
+        watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None)
+        try:
+            _stay(system, service, watch, publisher, shown)
+        except Interrupted:
+            shown.say("ending: workers give up what they hold, then everything is stopped")
+
+
+def _upstream(checkout: Checkout, folder: Path, stack: ExitStack, shown: Progress) -> Publisher:
+    relay = stack.enter_context(start_relay(checkout, folder / "relay.log"))
+    log = folder / "publisher.log"
+    publisher = stack.enter_context(start_publisher(checkout, relay, _RELAY_FEEDS, _RELAY_RATE, log))
+    feeds.write_feeds(folder / "feeds.yaml", relay.url, feeds.connection_ids(publisher.feeds))
+    shown.say(f"a relay at {relay.url}, to which {_RELAY_FEEDS} authors write {_RELAY_RATE:g} notes a second in all")
+    return publisher
+
+
+def _introduce(wanted: Wanted, system: System, fleet: Fleet, folder: Path, sink: str, shown: Progress) -> None:
+    """What there is now, and what to type next."""
+    if wanted.as_json:
+        workers = [
+            {"name": worker.name, "worker_id": worker.worker_id, "pid": worker.process.pid} for worker in fleet.workers
+        ]
+        print_json(
+            {
+                "endpoint_url": system.emulator.endpoint,
+                "region": REGION,
+                "stack": system.stack.name,
+                "outputs": dict(system.stack.outputs),
+                "sink": sink,
+                "folder": str(folder),
+                "workers": workers,
+            }
+        )
+    command = our_command()
+    path = near(Path(sink.removeprefix(_FILE_SINK)))
+    is_file = sink.startswith(_FILE_SINK)
+    shown.say(
+        f"{wanted.workers} workers run. Records go to "
+        + (path if is_file else f"the stream {system.stack.outputs['RecordsStream']}")
+    )
+    shown.say(f"logs are in {near(folder)}. In another terminal, anywhere in this checkout:")
+    if wanted.relay:
+        shown.say(f"  {command} apply -f {near(folder / 'feeds.yaml')}")
+    else:
+        shown.say(f"  {command} add ticker wss://feed.example/ticker")
+    shown.say(f"  {command} ls        (or workers, describe ID, stop ID, rm ID --stop; {command} --help)")
+    if is_file:
+        shown.say(f"  tail -f {path}")
+    shown.say("Ctrl-C ends everything, and empties the tables")
+
+
+def _stay(system: System, service: Service, watch: Watch, publisher: Publisher | None, shown: Progress) -> None:
+    """Raises LocalFault when the emulator or the upstream has ended."""
+    began_s = time.monotonic()
+    started = _started(system)
+    while True:
+        code = system.emulator.process.poll()
+        if code is not None:
+            raise LocalFault(f"the embedded AWS ended with {code}: {system.emulator.process.last_words()}")
+        # Looked at first: what a worker wrote last is to be seen before its place is another's.
+        watch.look(service.workers)
+        for sentence in service.tend():
+            shown.say(sentence)
+        rows = tuple(watch.row(worker) for worker in service.workers)
+        owned = sum(row.owned for row in rows)
+        shown.show(
+            Picture(
+                elapsed_s=time.monotonic() - began_s,
+                phase="running",
+                connections=max(owned, started()),
+                workers=rows,
+                published=publisher.published().stored if publisher else None,
+                delivered=watch.delivered,
+            )
+        )
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _started(system: System) -> Callable[[], int]:
+    """How many connections are to stream, by the summary that the workers' sweeps leave; the last known one where it
+    cannot be read just now."""
+    session = system.session()
+    last = 0
+
+    def ask() -> int:
+        nonlocal last
+        try:
+            fleet = session.run(stored_fleet())
+        except (Fault, Malformed):
+            return last
+        last = fleet.owned + fleet.unowned if fleet else 0
+        return last
+
+    return ask
