@@ -26,7 +26,7 @@ class Entry:
 
 
 COMMANDS: Mapping[str, Entry] = {
-    "up": Entry("streamlease_cli.commands.up", "up", "Run the whole system on this machine."),
+    "up": Entry("streamlease_cli.local.up", "up", "Run the whole system on this machine."),
     "check": Entry("streamlease_cli.commands.check", "check", "Validate connection files and explain them."),
     "apply": Entry("streamlease_cli.commands.apply", "apply", "Make the connections what files say."),
     "add": Entry("streamlease_cli.commands.add", "add", "Add one connection by its URL."),
@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
     "workers": Entry("streamlease_cli.commands.workers", "workers", "List the fleet's workers."),
     "reconcile": Entry("streamlease_cli.commands.reconcile", "reconcile", "Offer what nobody owns, now."),
     "worker": Entry("streamlease_cli.commands.worker", "worker", "Run one worker (what the container runs)."),
-    "demo": Entry("streamlease_cli.commands.demo", "demo", "Run the demonstration of a checkout.", hidden=True),
+    "demo": Entry("streamlease_cli.local.demo", "demo", "Run the demonstration of a checkout.", hidden=True),
 }
 
 
