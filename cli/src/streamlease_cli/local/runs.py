@@ -33,15 +33,25 @@ def only_system(checkout: Checkout) -> Iterator[Path]:
 
     Raises LocalFault while another process holds it. The place frees itself when its holder ends, however that is.
     """
+    with place_if_free(checkout) as file:
+        if file is None:
+            raise LocalFault(
+                f"a local system already runs in {checkout.root}: use that one, or end it with Ctrl-C first"
+            )
+        yield file
+
+
+@contextmanager
+def place_if_free(checkout: Checkout) -> Iterator[Path | None]:
+    """As `only_system`; None, and nothing held, while another process holds it."""
     file = checkout.root / LOCAL_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LocalFault(
-                f"a local system already runs in {checkout.root}: use that one, or end it with Ctrl-C first"
-            ) from None
+            yield None
+            return
         file.unlink(missing_ok=True)  # of a holder that was killed
         try:
             yield file
