@@ -243,7 +243,7 @@ class Supervisor:
     def _audit(self, items: tuple[Item, ...]) -> list[Command]:
         """Against what is held at this very moment. What a claim or release is in flight for settles by itself."""
         found = plan.audit(items, dict.fromkeys(self._claims, 0) | self._versions())
-        unknown = [name for name in found.unknown if name not in self._settling][:AUDIT_AT_ONCE]
+        unknown = [name for name in dict.fromkeys(found.unknown) if name not in self._settling][:AUDIT_AT_ONCE]
         self._settling.update(unknown)
         standing = (Phase.RUNNING, Phase.RESTING)
         named = [self._owned[name] for name in found.outdated if name in self._owned]

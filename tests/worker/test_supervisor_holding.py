@@ -1,0 +1,284 @@
+"""What the supervisor does with what it holds: runners, changes, stops, losses, crashes, the minute's audit."""
+
+import pytest
+
+from streamlease.errors import Unreachable
+from streamlease.lease import Stopped
+from streamlease.model import Position, StatusState
+from streamlease.write import Item
+from streamlease_worker.keeper_events import (
+    Accepted,
+    Changed,
+    Fence,
+    ReleaseRequested,
+    StatusChanged,
+    StopWanted,
+    VersionSeen,
+)
+from streamlease_worker.supervisor import AUDIT_AT_ONCE
+from streamlease_worker.supervisor_events import (
+    Claim,
+    ClaimAnswered,
+    DeleteOffer,
+    Listed,
+    ListOwned,
+    LookAgain,
+    LookedAgain,
+    ReleaseUnknown,
+    Start,
+    Stop,
+    UnknownSettled,
+)
+from tests.worker.supervising import EPOCH, Bench, connection
+
+
+def at(sequence: int) -> Position:
+    return Position(sequence=sequence, instance="upstream.example")
+
+
+# --- losses and stops -------------------------------------------------------------------------------------------------
+
+
+def test_a_fenced_connection_is_stopped_without_a_flush_and_released_after_its_runner() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    assert bench.do(Fence("a", EPOCH, "throttled")) == [
+        Stop(start.run, "a", "its lease is lost (throttled)", flush=False)
+    ]
+    assert bench.end(start) == [ReleaseRequested("a", EPOCH)]
+    bench.settle("a")
+    assert bench.supervisor.owned == 0
+
+
+def test_a_stopped_connection_is_flushed_and_released() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    assert bench.do(StopWanted("a", EPOCH)) == [Stop(start.run, "a", "it was stopped", flush=True)]
+    assert bench.do(StopWanted("a", EPOCH)) == []
+    assert bench.end(start) == [ReleaseRequested("a", EPOCH)]
+
+
+def test_a_lease_lost_while_its_runner_flushes_is_flushed_no_longer() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(StopWanted("a", EPOCH))
+    assert bench.do(Fence("a", EPOCH, "stolen")) == [Stop(start.run, "a", "its lease is lost (stolen)", flush=False)]
+
+
+def test_a_claim_that_is_fenced_before_it_was_accepted_is_released_and_never_started() -> None:
+    bench = Bench()
+    bench.offer("a")
+    bench.claimed("a")
+    assert bench.do(Fence("a", EPOCH, "expired")) == [ReleaseRequested("a", EPOCH)]
+    assert bench.do(Accepted("a", EPOCH)) == []
+
+
+def test_what_has_been_released_may_be_claimed_again() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(Fence("a", EPOCH, "throttled"))
+    bench.end(start)
+    assert bench.offer("a")[0] == DeleteOffer("receipt of a")
+    bench.settle("a")
+    assert Claim("a", "released") in bench.offer("a", reason="released")
+
+
+def test_a_runner_that_finds_itself_fenced_first_is_released_all_the_same() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    assert bench.end(start, "fenced", "its lease ran out") == [ReleaseRequested("a", EPOCH)]
+    assert bench.do(Fence("a", EPOCH, "expired")) == []
+
+
+def test_news_of_an_epoch_or_connection_that_is_not_held_is_passed_over() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    assert bench.do(Fence("a", EPOCH + 1, "stolen")) == []
+    assert bench.do(StopWanted("b", EPOCH)) == []
+    assert bench.do(Accepted("a", EPOCH)) == []
+    bench.do(StopWanted("a", EPOCH))
+    bench.end(start)
+    assert bench.end(start) == []
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_spec_runs_on_in_the_same_epoch_from_the_newest_position() -> None:
+    bench = Bench()
+    start = bench.run("a", position=at(5))
+    changed = connection("a", version=2, url="wss://other.example/", position=at(6))
+    assert bench.do(Changed(changed, EPOCH, forget_position=False)) == [
+        Stop(start.run, "a", "its spec has changed", flush=True)
+    ]
+    (again,) = bench.end(start, position=at(9))
+    assert isinstance(again, Start)
+    assert again.run != start.run
+    assert again.epoch == EPOCH
+    assert again.reason == "changed"
+    assert again.connection.upstream_url == "wss://other.example/"
+    assert again.connection.position == at(9)
+
+
+def test_a_changed_spec_that_forgets_the_position_runs_from_nowhere() -> None:
+    bench = Bench()
+    start = bench.run("a", position=at(5))
+    bench.do(Changed(connection("a", version=2, url="wss://other.example/"), EPOCH, forget_position=True))
+    (again,) = bench.end(start, position=at(9))
+    assert isinstance(again, Start)
+    assert again.connection.position is None
+    (third,) = bench.end(again, "crashed", position=at(1)) and bench.wait(2)[-1:]
+    assert isinstance(third, Start)
+    assert third.connection.position == at(1)
+
+
+def test_a_change_of_labels_disturbs_no_runner() -> None:
+    bench = Bench()
+    bench.run("a")
+    assert bench.do(Changed(connection("a", version=2, labels={"team": "x"}), EPOCH, forget_position=False)) == []
+
+
+def test_the_newest_of_several_changes_is_what_runs() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(Changed(connection("a", version=2, url="wss://second.example/"), EPOCH, forget_position=False))
+    assert bench.do(Changed(connection("a", version=3, url="wss://third.example/"), EPOCH, forget_position=False)) == []
+    (again,) = bench.end(start)
+    assert isinstance(again, Start)
+    assert again.connection.upstream_url == "wss://third.example/"
+
+
+def test_a_stop_that_follows_a_change_wins() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(Changed(connection("a", version=2, url="wss://other.example/"), EPOCH, forget_position=False))
+    assert bench.do(StopWanted("a", EPOCH)) == []
+    assert bench.end(start) == [ReleaseRequested("a", EPOCH)]
+
+
+def test_a_change_before_the_runner_starts_is_what_starts() -> None:
+    bench = Bench()
+    bench.offer("a")
+    bench.claimed("a")
+    bench.do(Changed(connection("a", version=2, url="wss://other.example/"), EPOCH, forget_position=False))
+    (start,) = bench.do(Accepted("a", EPOCH))
+    assert isinstance(start, Start)
+    assert start.connection.upstream_url == "wss://other.example/"
+
+
+# --- runners that end by themselves -----------------------------------------------------------------------------------
+
+
+def test_a_fatal_end_keeps_the_lease_and_says_why_until_the_spec_changes() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    (told,) = bench.end(start, "fatal", "HTTP 403 is final for this feed")
+    assert isinstance(told, StatusChanged)
+    assert told.status.state is StatusState.FAILED
+    assert told.status.reason == "HTTP 403 is final for this feed"
+    assert not any(isinstance(command, Start | ReleaseRequested) for command in bench.wait(600))
+    (again,) = bench.do(Changed(connection("a", version=2), EPOCH, forget_position=False))
+    assert isinstance(again, Start)
+
+
+@pytest.mark.parametrize("outcome", ["crashed", "stopped"])
+def test_an_end_nobody_asked_for_is_started_again_later_and_later(outcome: str) -> None:
+    bench = Bench()
+    start = bench.run("a")
+    waits = []
+    for _ in range(9):
+        (told,) = bench.end(start, outcome, "a fault")
+        assert isinstance(told, StatusChanged)
+        assert told.status.state is StatusState.BACKOFF
+        began_s = bench.clock.mono_s
+        while not (again := [command for command in bench.wait(0.25) if isinstance(command, Start)]):
+            assert bench.clock.mono_s - began_s < 100
+        waits.append(bench.clock.mono_s - began_s)
+        start = again[0]
+        assert start.reason == "again"
+    assert waits[0] <= 1.5
+    assert 25 <= waits[-1] <= 61
+
+
+def test_a_runner_that_lived_long_starts_over_quickly_when_it_crashes() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    for _ in range(6):
+        bench.end(start, "crashed", "a fault")
+        (start,) = [command for command in bench.wait(61) if isinstance(command, Start)]
+    bench.wait(301)
+    bench.end(start, "crashed", "a fault")
+    assert any(isinstance(command, Start) for command in bench.wait(1.5))
+
+
+def test_a_connection_at_rest_is_released_when_it_is_stopped_or_lost() -> None:
+    bench = Bench()
+    for name, notice in (("a", StopWanted("a", EPOCH)), ("b", Fence("b", EPOCH, "stolen"))):
+        bench.end(bench.run(name), "fatal", "no")
+        assert bench.do(notice) == [ReleaseRequested(name, EPOCH)]
+
+
+# --- the minute's audit ----------------------------------------------------------------------------------------------
+
+
+def listed(name: str, version: int = 1, state: str = "STARTED") -> Item:
+    return {"connection_id": name, "lease_owner": "worker-1", "spec_version": version, "desired_state": state}
+
+
+def test_every_minute_the_owner_index_is_compared_with_what_runs() -> None:
+    bench = Bench()
+    bench.run("a")
+    asked = 0
+    for _ in range(1_200):
+        for command in bench.wait(0.25):
+            if isinstance(command, ListOwned):
+                asked += 1
+                assert bench.do(Listed((listed("a"),))) == []
+    assert 3 <= asked <= 9
+
+
+def test_what_the_index_shows_and_nothing_runs_is_released_and_not_claimed_meanwhile() -> None:
+    bench = Bench()
+    assert bench.do(Listed((listed("x"), listed("x")))) == [ReleaseUnknown("x")]
+    assert bench.do(Listed((listed("x"),))) == []
+    assert DeleteOffer("receipt of x") in bench.offer("x")
+    bench.do(UnknownSettled("x"))
+    assert Claim("x", "control") in bench.offer("x")
+
+
+def test_many_unknown_ones_are_settled_a_few_at_a_time() -> None:
+    bench = Bench()
+    said = bench.do(Listed(tuple(listed(f"x{number}") for number in range(60))))
+    assert len(said) == AUDIT_AT_ONCE
+
+
+def test_a_claim_in_flight_is_neither_unknown_nor_outdated() -> None:
+    bench = Bench()
+    bench.offer("a")
+    assert bench.do(Listed((listed("a", 7),))) == []
+    bench.do(ClaimAnswered("a", Stopped(None)))
+
+
+def test_a_version_or_a_stop_it_was_never_told_of_is_looked_at_again() -> None:
+    bench = Bench()
+    bench.run("a")
+    bench.run("b")
+    assert bench.do(Listed((listed("a", 2), listed("b", state="STOPPED")))) == [LookAgain("a", 1), LookAgain("b", 1)]
+    seen = connection("a", version=2)
+    assert bench.do(LookedAgain(seen)) == [VersionSeen(seen)]
+    assert bench.do(LookedAgain(None)) == []
+
+
+def test_what_is_being_given_up_is_not_looked_at_again() -> None:
+    bench = Bench()
+    bench.run("a")
+    bench.do(StopWanted("a", EPOCH))
+    assert bench.do(Listed((listed("a", 2),))) == []
+
+
+def test_an_audit_that_failed_is_made_again_soon() -> None:
+    bench = Bench()
+    while not bench.all(ListOwned):
+        bench.wait(1)
+    bench.do(Listed(Unreachable("no answer")))
+    assert any(isinstance(command, ListOwned) for command in bench.wait(4))

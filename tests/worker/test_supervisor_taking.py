@@ -1,0 +1,314 @@
+"""What the supervisor takes on: offers, sweeps, claims, capacity and fair share."""
+
+import pytest
+
+from streamlease.errors import Denied, Fault, Malformed, Throttled, Unreachable
+from streamlease.flows.sweep import Sweep
+from streamlease.lease import Claimed, Held, Stopped
+from streamlease.model import FleetSummary, Offer
+from streamlease.plan import Candidate
+from streamlease_worker.intake import Intake
+from streamlease_worker.keeper_events import Acquired, MemberAlive
+from streamlease_worker.supervisor import PARALLEL_CLAIMS
+from streamlease_worker.supervisor_events import (
+    Buried,
+    Bury,
+    Claim,
+    ClaimAnswered,
+    DeleteOffer,
+    FleetRead,
+    OffersReceived,
+    ReadFleet,
+    Receive,
+    Received,
+    ReturnOffer,
+    Start,
+    SweepNow,
+    Swept,
+)
+from tests.fakes.clock import SetClock
+from tests.worker.supervising import TIMING, Bench, member
+
+# --- offers -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_offer_is_claimed_and_its_message_deleted_only_once_the_claim_has_an_answer() -> None:
+    bench = Bench()
+    assert bench.offer("a") == [Receive(10), Claim("a", "control")]
+    said = bench.claimed("a")
+    assert DeleteOffer("receipt of a") in said
+    assert any(isinstance(command, Acquired) for command in said)
+
+
+@pytest.mark.parametrize("outcome", [Held("other", None), Stopped(None), Malformed("connection 'a'", "is odd")])
+def test_any_answer_deletes_the_message(outcome: Held | Stopped | Malformed) -> None:
+    bench = Bench()
+    bench.offer("a")
+    assert bench.do(ClaimAnswered("a", outcome)) == [DeleteOffer("receipt of a")]
+    assert bench.supervisor.owned == 0
+
+
+@pytest.mark.parametrize("fault", [Throttled("slow down"), Unreachable("no answer"), Denied("no permission")])
+def test_a_claim_without_an_answer_leaves_the_message_to_come_back(fault: Fault) -> None:
+    bench = Bench()
+    bench.offer("a")
+    assert bench.do(ClaimAnswered("a", fault)) == []
+    assert bench.supervisor.owned == 0
+
+
+def test_an_offer_of_what_is_ours_already_is_deleted() -> None:
+    bench = Bench()
+    bench.run("a")
+    assert bench.offer("a") == [DeleteOffer("receipt of a"), Receive(10)]
+
+
+def test_a_doubled_offer_is_claimed_once() -> None:
+    bench = Bench()
+    bench.wait(0.25)
+    offer = Offer("a", "control", bench.clock.wall_ms)
+    said = bench.do(OffersReceived((Received(offer, "first"), Received(offer, "second"))))
+    assert said == [DeleteOffer("second"), Receive(10), Claim("a", "control")]
+
+
+def test_offers_are_asked_for_only_while_there_is_room() -> None:
+    bench = Bench(capacity=2)
+    bench.wait(0.25)
+    assert bench.all(Receive) == [Receive(2)]
+    bench.offer("a", "b")
+    bench.wait(5)
+    assert bench.all(Receive) == [Receive(2)]
+
+
+def test_offers_that_come_when_the_room_is_gone_are_given_back() -> None:
+    bench = Bench(capacity=1)
+    bench.offer("a", "b")
+    bench.do(ClaimAnswered("a", Held("other", None)))
+    offered = [command for command in bench.said if isinstance(command, ReturnOffer | Claim | DeleteOffer)]
+    assert offered == [ReturnOffer("receipt of b"), Claim("a", "control"), DeleteOffer("receipt of a")]
+
+
+def test_after_a_fault_offers_are_asked_for_again_a_little_later() -> None:
+    bench = Bench()
+    bench.wait(0.25)
+    bench.do(OffersReceived(Unreachable("no answer")))
+    assert not any(isinstance(command, Receive) for command in bench.wait(0.5))
+    assert any(isinstance(command, Receive) for command in bench.wait(3))
+
+
+def test_an_empty_answer_is_followed_by_the_next_question_at_the_next_tick() -> None:
+    bench = Bench()
+    bench.wait(0.25)
+    assert bench.do(OffersReceived(())) == []
+    assert Receive(10) in bench.wait(0.25)
+
+
+def test_claims_run_side_by_side_up_to_a_bound() -> None:
+    bench = Bench()
+    names = [f"c{number:02}" for number in range(PARALLEL_CLAIMS + 4)]
+    bench.offer(*names)
+    assert len(bench.all(Claim)) == PARALLEL_CLAIMS
+    bench.do(ClaimAnswered(bench.all(Claim)[0].connection_id, Stopped(None)))
+    assert len(bench.all(Claim)) == PARALLEL_CLAIMS + 1
+
+
+def test_an_answer_to_a_claim_nobody_made_is_passed_over() -> None:
+    bench = Bench()
+    assert bench.do(ClaimAnswered("a", Stopped(None))) == []
+
+
+# --- what a claim was told --------------------------------------------------------------------------------------------
+
+
+def test_a_held_connection_is_not_asked_for_again_before_its_time() -> None:
+    bench = Bench()
+    bench.sweep(Candidate("a", 0))
+    assert bench.all(Claim) == [Claim("a", "released")]
+    bench.do(ClaimAnswered("a", Held(None, bench.clock.wall_ms + 20_000)))
+    for _ in range(5):
+        bench.sweep(Candidate("a", 0))
+    assert len(bench.all(Claim)) == 1
+    bench.wait(20)
+    bench.sweep(Candidate("a", 0))
+    assert len(bench.all(Claim)) == 2
+
+
+def test_news_of_after_the_answer_is_tried_at_once_news_of_before_is_deleted() -> None:
+    bench = Bench()
+    bench.offer("a")
+    bench.do(ClaimAnswered("a", Held("other", bench.clock.wall_ms + 20_000)))
+    bench.clock.advance(2_000)
+    assert DeleteOffer("receipt of a") in bench.offer("a", age_ms=10_000)
+    assert Claim("a", "released") in bench.offer("a", reason="released")
+
+
+def test_a_malformed_connection_is_left_alone_for_long() -> None:
+    bench = Bench()
+    bench.sweep(Candidate("a", 0))
+    bench.do(ClaimAnswered("a", Malformed("connection 'a'", "is odd")))
+    for _ in range(10):
+        bench.sweep(Candidate("a", 0))
+    assert len(bench.all(Claim)) == 1
+
+
+def test_a_claim_that_lost_its_answer_is_tried_again_after_a_moment() -> None:
+    bench = Bench()
+    bench.sweep(Candidate("a", 0))
+    bench.do(ClaimAnswered("a", Unreachable("no answer")))
+    bench.wait(1)
+    bench.sweep(Candidate("a", 0))
+    assert len(bench.all(Claim)) == 2
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_taken_up_to_the_fair_share() -> None:
+    bench = Bench()
+    bench.sweep(*(Candidate(f"c{number}", 0) for number in range(9)), live=3)
+    assert len(bench.all(Claim)) == 3
+
+
+def test_what_has_waited_long_is_anybodys_with_capacity() -> None:
+    bench = Bench(capacity=5)
+    long_ago = bench.clock.wall_ms - 10_000
+    bench.sweep(*(Candidate(f"c{number}", long_ago) for number in range(9)), live=3)
+    assert len(bench.all(Claim)) == 5
+    assert bench.all(Claim)[0].reason == "expired"
+
+
+def test_what_was_seen_free_in_sweep_after_sweep_has_waited_long() -> None:
+    bench = Bench(capacity=20)
+    names = [Candidate(f"c{number}", 0) for number in range(9)]
+    bench.sweep(*names, live=9)
+    taken = {bench.all(Claim)[0].connection_id}
+    assert len(bench.all(Claim)) == 1
+    bench.wait(5)
+    bench.sweep(*(each for each in names if each.connection_id not in taken), live=9)
+    bench.sweep(*(each for each in names if each.connection_id not in taken), live=9)
+    assert len(bench.all(Claim)) == 9
+
+
+def test_two_workers_do_not_reach_for_the_same_candidates_in_the_same_order() -> None:
+    clock = SetClock()
+    orders = []
+    for worker in ("one", "two"):
+        intake = Intake(worker, generation=0, capacity=100, timing=TIMING)
+        fleet = FleetSummary(clock.wall_ms, 1, 0, 20, 1)
+        intake.swept(Sweep(tuple(Candidate(f"c{n}", 0) for n in range(20)), fleet, (), ()), clock())
+        claims, _, _ = intake.choose(0, 20, lambda _: False, clock())
+        orders.append([claim.connection_id for claim in claims])
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
+def test_an_old_summary_counts_for_nothing_and_capacity_decides() -> None:
+    bench = Bench(capacity=50)
+    bench.sweep(live=50, owned=50)
+    bench.do(OffersReceived(()))
+    bench.wait(20)
+    bench.offer("a", "b", "c")
+    assert len(bench.all(Claim)) == 3
+
+
+def test_while_a_newer_deployment_has_room_only_what_waited_long_is_taken() -> None:
+    bench = Bench(generation=1)
+    bench.sweep(Candidate("a", 0), members=(member("newer", generation=2, owned=5),))
+    assert bench.all(Claim) == []
+    bench.offer("b", age_ms=6_000)
+    assert bench.all(Claim) == [Claim("b", "control")]
+    full = member("newer", generation=2, owned=100)
+    bench.sweep(Candidate("a", 0), members=(full,), live=1, owned=5)
+    assert bench.all(Claim)[-1] == Claim("a", "released")
+
+
+def test_nothing_is_taken_once_the_member_lease_has_run_out_until_it_lives_again() -> None:
+    bench = Bench()
+    bench.wait(0.25)
+    bench.do(MemberAlive(bench.clock.mono_s))
+    assert bench.do(OffersReceived((Received(Offer("a", "control", 0), "receipt"),))) == [ReturnOffer("receipt")]
+    assert bench.wait(30) == []
+    bench.do(MemberAlive(bench.clock.mono_s + 100))
+    assert any(isinstance(command, Receive) for command in bench.wait(1))
+
+
+# --- rounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_sweeps_come_in_turns_that_grow_with_the_fleet() -> None:
+    def sweeps_in(seconds: int, live: int) -> int:
+        bench = Bench()
+        for _ in range(seconds * 4):
+            for command in bench.wait(0.25):
+                if isinstance(command, SweepNow):
+                    bench.do(Swept(Sweep((), FleetSummary(bench.clock.wall_ms, live, 0, 0, 1), (), ())))
+        return len(bench.all(SweepNow))
+
+    assert 60 <= sweeps_in(100, 1) <= 130
+    assert 6 <= sweeps_in(100, 10) <= 18
+
+
+def test_while_leases_run_out_sweeps_come_sooner() -> None:
+    bench = Bench()
+    expired = Candidate("a", bench.clock.wall_ms - 5_000)
+    before = len(bench.all(SweepNow))
+    for _ in range(40):
+        for command in bench.wait(0.25):
+            match command:
+                case SweepNow():
+                    bench.swept += 1
+                    fleet = FleetSummary(bench.clock.wall_ms, 10, 0, 1, 1)
+                    bench.do(Swept(Sweep((expired,), fleet, (), ())))
+                case Claim(name):
+                    bench.do(ClaimAnswered(name, Held("other", None)))
+    assert len(bench.all(SweepNow)) - before >= 3
+
+
+def test_a_sweep_that_failed_is_tried_again_later() -> None:
+    bench = Bench()
+    while not bench.all(SweepNow):
+        bench.wait(0.25)
+    bench.do(Swept(Throttled("slow down")))
+    assert not any(isinstance(command, SweepNow) for command in bench.wait(1.5))
+    assert any(isinstance(command, SweepNow) for command in bench.wait(5))
+
+
+def test_expired_members_are_buried_by_one_at_a_time() -> None:
+    bench = Bench()
+    dead = member("dead", left_ms=-5_000)
+    said = bench.sweep(members=(dead, member("well")))
+    assert Bury((dead,)) in said
+    assert bench.sweep(members=(dead,)) == []
+    bench.do(Buried())
+    assert Bury((dead,)) in bench.sweep(members=(dead,))
+
+
+def test_the_summary_is_read_between_sweeps_and_the_newest_counts() -> None:
+    bench = Bench()
+    bench.wait(0.25)
+    bench.do(FleetRead(None))
+    bench.sweep(live=4, owned=8)
+    assert any(isinstance(command, ReadFleet) for command in bench.wait(1))
+    bench.do(FleetRead(FleetSummary(bench.clock.wall_ms, 1, 8, 0, 1)))
+    bench.do(FleetRead(None))
+    bench.do(FleetRead(Unreachable("no answer")))
+    bench.do(FleetRead(FleetSummary(0, 8, 8, 0, 1)))
+    bench.do(OffersReceived(()))
+    bench.wait(0.25)
+    assert bench.all(Receive)[-1] == Receive(8)
+
+
+def test_an_accepted_claim_starts_a_runner_from_the_items_own_position() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    assert start.reason == "control"
+    assert start.connection.connection_id == "a"
+    assert isinstance(bench.said[-1], Start)
+
+
+def test_a_claim_that_lands_gives_the_keeper_the_lease_first() -> None:
+    bench = Bench()
+    bench.offer("a")
+    said = bench.claimed("a")
+    (acquired,) = [command for command in said if isinstance(command, Acquired)]
+    assert isinstance(acquired.claimed, Claimed)
+    assert not any(isinstance(command, Start) for command in said)
