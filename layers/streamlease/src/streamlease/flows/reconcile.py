@@ -9,7 +9,7 @@ from streamlease import items, membership, plan
 from streamlease.errors import Malformed
 from streamlease.flow import Flow, now, page, read, send, write
 from streamlease.flows.bury import bury_expired, orphan_one
-from streamlease.flows.sweep import members, most_shards, shard_page
+from streamlease.flows.sweep import Roster, members, most_shards, shard_page
 from streamlease.model import RECONCILE_ID, Connection, Member, MemberState, Offer
 from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Index, Item, Read, Scan, Table, Update, Value
@@ -51,49 +51,55 @@ class Place:
     member: str = ""
     walk: Item | None = None
     walked_at_ms: int = 0
+    turned: bool = False
+    """The burials and the walk come before the shards: after a run without time for all, so that neither starves."""
 
     def walk_is_due(self, now_ms: int) -> bool:
         return self.walk is not None or now_ms - self.walked_at_ms >= OWNER_WALK_EVERY_MS
 
 
+@dataclass(slots=True)
+class _Run:
+    """One run under way."""
+
+    report: Report
+    roster: Roster
+    keys: tuple[str, ...]
+    timing: Timing
+    began: Instant
+    stop_at_s: float
+    all_shards_seen: bool = False
+    all_members_seen: bool = False
+
+
 def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     """Run once, beginning nothing new after `budget_s` seconds. Raises Fault where the tables cannot be used at all."""
-    report = Report()
     began = yield from now()
-    stop_at_s = began.mono_s + budget_s
     place = yield from _place()
     most, malformed = yield from most_shards(shards)
-    report.malformed += malformed
-
-    after = yield from _offer_unowned(report, place, plan.sweep_shards(shards, most), timing, stop_at_s)
     roster = yield from members()
-    everybody = roster.members
-    report.malformed += roster.malformed
-    burials = yield from bury_expired(
-        everybody, timing=timing, date_ms=roster.date_ms, begin_at=place.member, stop_at_s=stop_at_s
-    )
-    report.buried, report.orphaned = burials.buried, burials.orphaned
-    report.untaken_offers += burials.untaken_offers
-    report.malformed += burials.malformed
-    after = replace(after, member=burials.go_on_at or "")
-    after = yield from _walk_owners(report, after, everybody, stop_at_s)
-    yield from _keep(after)
+    report = Report(malformed=[*malformed, *roster.malformed])
+    keys = plan.sweep_shards(shards, most)
+    this = _Run(report, roster, keys, timing, began, began.mono_s + budget_s)
+
+    parts = (_bury, _walk_owners, _offer_unowned) if place.turned else (_offer_unowned, _bury, _walk_owners)
+    for part in parts:
+        place = yield from part(this, place)
+    report.complete = this.all_shards_seen and this.all_members_seen and not place.walk_is_due(began.wall_ms)
+    yield from _keep(replace(place, turned=not report.complete and not place.turned))
 
     report.malformed = list({problem.where: problem for problem in report.malformed}.values())
-    fleet = plan.summary(everybody, unowned=report.unowned, shards=most, now_ms=began.wall_ms)
+    fleet = plan.summary(roster.members, unowned=report.unowned, shards=most, now_ms=began.wall_ms)
     report.live_members = fleet.live
-    report.started_not_streaming = report.unowned + sum(_not_streaming(m) for m in everybody)
-    all_shards_seen = after.shard == 0 and after.cursor is None
-    report.complete = all_shards_seen and burials.go_on_at is None and not after.walk_is_due(began.wall_ms)
-    if all_shards_seen:
+    report.started_not_streaming = report.unowned + sum(_not_streaming(m) for m in roster.members)
+    if this.all_shards_seen:
         yield from write(membership.summarise(fleet))
     return report
 
 
-def _offer_unowned(
-    report: Report, place: Place, keys: tuple[str, ...], timing: Timing, stop_at_s: float
-) -> Flow[Place]:
-    """Sweep from `place` to the last shard. Returns where the next run begins: the first, when the last was reached."""
+def _offer_unowned(this: _Run, place: Place) -> Flow[Place]:
+    """Sweep from `place` to the last shard, and begin with the first another time."""
+    report, keys = this.report, this.keys
     first = place.shard if place.shard < len(keys) else 0
     cursor = place.cursor if first == place.shard else None
     report.unowned = place.unowned if first == place.shard else 0
@@ -101,9 +107,9 @@ def _offer_unowned(
     for number in range(first, len(keys)):
         while True:
             instant = yield from now()
-            if instant.mono_s >= stop_at_s:
+            if instant.mono_s >= this.stop_at_s:
                 return replace(place, shard=number, cursor=cursor, unowned=report.unowned)
-            found, cursor = yield from shard_page(keys[number], timing=timing, cursor=cursor)
+            found, cursor = yield from shard_page(keys[number], timing=this.timing, cursor=cursor)
             report.unowned += len(found)
             offers = plan.offers(found, now_ms=instant.wall_ms)
             untaken = yield from send(offers)
@@ -117,6 +123,7 @@ def _offer_unowned(
             yield from _oldest_freed(report, freed)
             if cursor is None:
                 break
+    this.all_shards_seen = True
     return replace(place, shard=0, cursor=None, unowned=0)
 
 
@@ -135,11 +142,30 @@ def _oldest_freed(report: Report, freed: list[str]) -> Flow[None]:
         report.oldest_unowned_ms = max(report.oldest_unowned_ms, instant.wall_ms - since_ms)
 
 
-def _walk_owners(report: Report, place: Place, everybody: tuple[Member, ...], stop_at_s: float) -> Flow[Place]:
+def _bury(this: _Run, place: Place) -> Flow[Place]:
+    roster, report = this.roster, this.report
+    burials = yield from bury_expired(
+        roster.members,
+        timing=this.timing,
+        date_ms=roster.date_ms,
+        begin_at=place.member,
+        stop_at_s=this.stop_at_s,
+    )
+    report.buried += burials.buried
+    report.orphaned += burials.orphaned
+    report.untaken_offers += burials.untaken_offers
+    report.malformed += burials.malformed
+    this.all_members_seen = burials.go_on_at is None
+    return replace(place, member=burials.go_on_at or "")
+
+
+def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
     """When it is time again: compare every owned connection with the members, and orphan a dead or absent owner's."""
-    began = yield from now()
-    if not place.walk_is_due(began.wall_ms) or began.mono_s >= stop_at_s:
+    report = this.report
+    instant: Instant = yield from now()
+    if not place.walk_is_due(this.began.wall_ms) or instant.mono_s >= this.stop_at_s:
         return place
+    everybody = this.roster.members
     alive = {m.worker_id: True for m in everybody if m.state in (MemberState.LIVE, MemberState.DRAINING)}
     cursor = place.walk
     while True:
@@ -148,16 +174,16 @@ def _walk_owners(report: Report, place: Place, everybody: tuple[Member, ...], st
         for item in answer.items:
             connection = yield from _orphan_unless_alive(report, item, alive)
             if connection is not None:
-                instant: Instant = yield from now()
+                instant = yield from now()
                 freed.append(plan.offer(connection.connection_id, "orphaned", instant.wall_ms))
         report.orphaned += len(freed)
         report.untaken_offers += len((yield from send(freed)))
         cursor = answer.cursor
         if cursor is None:
             report.walked_owners = True
-            return replace(place, walk=None, walked_at_ms=began.wall_ms)
+            return replace(place, walk=None, walked_at_ms=this.began.wall_ms)
         instant = yield from now()
-        if instant.mono_s >= stop_at_s:
+        if instant.mono_s >= this.stop_at_s:
             return replace(place, walk=cursor)
 
 
@@ -195,6 +221,7 @@ def _place() -> Flow[Place]:
         member=member if isinstance(member, str) else "",
         walk=walk if isinstance(walk, dict) else None,
         walked_at_ms=_whole(fields.get("walked_at_ms")),
+        turned=fields.get("turned") is True,
     )
 
 
@@ -208,6 +235,7 @@ def _keep(place: Place) -> Flow[None]:
         "shard": place.shard,
         "unowned": place.unowned,
         "walked_at_ms": place.walked_at_ms,
+        "turned": place.turned,
         **{name: value for name, value in optional.items() if value is not None},
     }
     remove = tuple(name for name, value in optional.items() if value is None)
