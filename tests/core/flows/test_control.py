@@ -1,5 +1,6 @@
 """What people ask for, when others ask too and answers are lost."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlease import plan
-from streamlease.errors import Malformed, Throttled, Unreachable
+from streamlease.errors import Denied, Malformed, Throttled, Unreachable
 from streamlease.flow import Flow, Request, run
 from streamlease.flows import control
 from streamlease.flows.control import RACES, Operator, satisfied
 from streamlease.flows.sweep import stored_fleet
 from streamlease.lease import Absentee, Busy, Change, Changed, Done, Exists
 from streamlease.model import Connection, DesiredState, FleetSummary
-from streamlease.write import Put, Read, Update
+from streamlease.write import Page, Put, Read, Scan, Table, Update
 from tests.core.flows.stores import SHARDS, TIMING, Fleet
 from tests.core.strategies import CONNECTIONS, NAMES, SPECS
 from tests.fakes.trouble import Landing, Troubled
@@ -234,6 +235,51 @@ def test_the_number_of_shards_is_recorded_before_it_is_used_and_only_grows(numbe
     for number in numbers:
         run(control.prepare(Operator("me", number, TIMING)), fleet.perform)
     assert run(stored_fleet(), fleet.perform) == FleetSummary(0, 0, 0, 0, max(numbers))
+
+
+@given(st.integers(-90_000, 90_000))
+def test_nobody_changes_anything_by_a_clock_that_is_wrong(error_ms: int) -> None:
+    """M7: an epoch made by a clock a day ahead is one that the connection made anew never comes up to."""
+    fleet = Fleet()
+    service_ms = fleet.clock.wall_ms
+    fleet.clock.advance(error_ms)
+
+    def perform(request: Request) -> object:
+        answer = fleet.perform(request)
+        return replace(answer, date_ms=service_ms // 1_000 * 1_000) if isinstance(answer, Page) else answer
+
+    if abs(error_ms) <= TIMING.skew_ms:
+        run(control.prepare(ME), perform)
+        return
+    if -TIMING.skew_ms <= error_ms <= TIMING.skew_ms + control.DATE_RESOLUTION_MS:
+        return  # a second cut off hides that much
+    wrong = "ahead of" if error_ms > 0 else "behind"
+    with pytest.raises(Denied, match=rf"clock is \d+ s {wrong} the tables' service: set it"):
+        run(control.prepare(ME), perform)
+    assert fleet.store.items(Table.MEMBERS) == ()
+
+
+def test_a_slow_answer_does_not_make_a_clock_wrong() -> None:
+    fleet = Fleet()
+
+    def perform(request: Request) -> object:
+        answer = fleet.perform(request)
+        fleet.clock.advance(9_000 if isinstance(request, Scan) else 0)
+        return answer
+
+    run(control.prepare(ME), perform)
+    assert run(stored_fleet(), fleet.perform) is not None
+
+
+def test_a_service_that_tells_no_time_is_taken_as_it_is() -> None:
+    fleet = Fleet()
+
+    def perform(request: Request) -> object:
+        answer = fleet.perform(request)
+        return replace(answer, date_ms=None) if isinstance(answer, Page) else answer
+
+    run(control.prepare(ME), perform)
+    assert run(stored_fleet(), fleet.perform) is not None
 
 
 def test_a_read_is_enough_to_know_that_nothing_is_to_be_done() -> None:

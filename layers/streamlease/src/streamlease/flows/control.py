@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamlease import items, lease, membership, plan
-from streamlease.errors import Unreachable
-from streamlease.flow import Flow, now, read, write
+from streamlease.errors import Denied, Unreachable
+from streamlease.flow import Flow, now, page, read, write
 from streamlease.lease import Absentee, Busy, Change, Changed, Done, Exists
 from streamlease.model import Connection, DesiredState
 from streamlease.timing import Timing
-from streamlease.write import Read, Table, Value
+from streamlease.write import Read, Scan, Table, Value
 
 RACES = 5
+DATE_RESOLUTION_MS = 1_000
+"""A service tells its clock in whole seconds, cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,27 @@ class Operator:
 
 
 def prepare(operator: Operator) -> Flow[None]:
-    """Before writing items over `shards` shards: record the number, so that every sweep covers them. Raises Fault."""
+    """Before the first write of a person's: see that this clock may be used, and record the number of shards, so that
+    every sweep covers them. Raises Fault."""
+    yield from _check_clock(operator.timing)
     yield from write(membership.raise_shards(operator.shards))
+
+
+def _check_clock(timing: Timing) -> Flow[None]:
+    """Nothing bounds the error of a person's machine. One far ahead would make epochs that nobody comes up to once the
+    connection is made anew, and delete what is still owned; one far behind would make epochs that readers drop."""
+    before = yield from now()
+    answer = yield from page(Scan(Table.MEMBERS, limit=1))
+    after = yield from now()
+    if answer.date_ms is None:
+        return
+    ahead_ms = before.wall_ms - (answer.date_ms + DATE_RESOLUTION_MS)
+    behind_ms = answer.date_ms - after.wall_ms
+    if max(ahead_ms, behind_ms) > timing.skew_ms:
+        wrong = f"{ahead_ms / 1000:.0f} s ahead of" if ahead_ms > 0 else f"{behind_ms / 1000:.0f} s behind"
+        raise Denied(
+            f"this machine's clock is {wrong} the tables' service: set it (by NTP) before changing connections"
+        )
 
 
 def find(connection_id: str) -> Flow[Connection | None]:
