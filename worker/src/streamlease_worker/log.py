@@ -4,6 +4,7 @@ Lines go out on a thread of their own, from a bounded queue: a log that stalls m
 counted and said later.
 """
 
+import contextlib
 import json
 import logging
 import logging.handlers
@@ -18,6 +19,7 @@ from typing import TextIO
 LOGGER = logging.getLogger("streamlease_worker")
 MOST_WAITING = 10_000
 MOST_PROBLEMS = 1_000
+CLOSE_WITHIN_S = 2.0
 
 
 class Log:
@@ -89,7 +91,7 @@ class JsonLines(logging.Formatter):
 class _Waiting(logging.handlers.QueueHandler):
     """Never blocks who logs."""
 
-    def __init__(self, waiting: "queue.Queue[logging.LogRecord]") -> None:
+    def __init__(self, waiting: "queue.Queue[logging.LogRecord | None]") -> None:
         super().__init__(waiting)
         self.dropped = 0
 
@@ -104,27 +106,35 @@ class _Waiting(logging.handlers.QueueHandler):
 
 
 class Logging:
-    """Sets logging up for a process; `close` puts out what waits. Standard error, where the sink is standard output."""
+    """Sets logging up for a process; `close` puts out what waits, but waits for no stream that stalls."""
 
     def __init__(self, level: str, stream: TextIO | None = None) -> None:
         """`level` is a name such as INFO; another counts as INFO."""
         known = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
-        waiting: queue.Queue[logging.LogRecord] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(MOST_WAITING)
+        self._waiting = _Waiting(self._queue)
         self._out = logging.StreamHandler(stream or sys.stdout)
         self._out.setFormatter(JsonLines())
-        self._waiting = _Waiting(waiting)
-        self._listener = logging.handlers.QueueListener(waiting, self._out)
+        self._thread = threading.Thread(target=self._put_out, name="log", daemon=True)
         root = logging.getLogger()
         root.handlers[:] = [self._waiting]
         root.setLevel(logging.WARNING)
         LOGGER.setLevel(known)
-        self._listener.start()
+        self._thread.start()
 
     def close(self) -> None:
-        self._listener.stop()
-        if self._waiting.dropped:
-            LOGGER.warning("log_dropped", extra={"fields": {"lines": self._waiting.dropped}})
+        with contextlib.suppress(queue.Full):
+            self._queue.put(None, timeout=CLOSE_WITHIN_S)
+        self._thread.join(CLOSE_WITHIN_S)
+        if self._thread.is_alive():
+            return
         logging.getLogger().handlers[:] = [self._out]
+        if self._waiting.dropped:
+            Log().warning("log_dropped", lines=self._waiting.dropped)
+
+    def _put_out(self) -> None:
+        while (record := self._queue.get()) is not None:
+            self._out.handle(record)
 
 
 def last_words(event: str, **fields: object) -> None:
