@@ -184,6 +184,21 @@ def test_offers_go_out_ten_at_a_time_and_a_few_calls_at_once() -> None:
     assert max(len(command.connection_ids) for command in bench.all(SendOffers)) <= 10
 
 
+def test_a_keeper_that_ends_offers_all_that_still_waits_its_turn() -> None:
+    bench = Bench(parallel=1)
+    names = [f"c{number:02}" for number in range(35)]
+    for name, epoch in [(name, bench.hold(name).lease.epoch) for name in names]:
+        bench.do(ReleaseRequested(name, epoch))
+    while releases := [command for command in bench.asked if isinstance(command, Release)]:
+        bench.answer(releases[0])
+    offered = [name for command in bench.all(SendOffers) for name in command.connection_ids]
+    last = [command for command in bench.keeper.last_offers() if isinstance(command, SendOffers)]
+    assert len(offered) < len(names)
+    assert sorted([*offered, *(name for command in last for name in command.connection_ids)]) == names
+    assert max(len(command.connection_ids) for command in last) <= 10
+    assert bench.keeper.last_offers() == []
+
+
 # --- answers that mean nothing ----------------------------------------------------------------------------------------
 
 

@@ -206,6 +206,12 @@ class Keeper:
         self._offering += len(out)
         return out
 
+    def last_offers(self) -> list[Command]:
+        """All that waits its turn, at once: this keeper ends, and who is to take over what it released must not wait
+        for a sweep."""
+        sent, self._offers = self._offers, []
+        return [SendOffers(group) for group in batched(sent, BATCH_OFFERS, strict=False)]
+
     # --- claims, news, releases -----------------------------------------------------------------------------------
 
     def _acquired(self, claimed: Claimed, now: Instant) -> list[Command]:

@@ -128,6 +128,8 @@ class KeeperThread:
             except queue.Empty:
                 continue
             if event is None:
+                for command in self._keeper.last_offers():
+                    self._carry_out(command)
                 return
             if isinstance(event, ReleaseRequested):
                 self._tell_positions()
