@@ -168,6 +168,25 @@ def test_candidates_are_taken_up_to_the_fair_share() -> None:
     assert len(bench.all(Claim)) == 3
 
 
+def test_the_share_does_not_shrink_while_connections_move_out_of_everybodys_count() -> None:
+    bench = Bench()
+    bench.sweep(live=3, owned=30)
+    bench.sweep(live=2, owned=20)
+    found = tuple(Candidate(f"c{number}", 0) for number in range(20))
+    bench.sweep(*found, live=2, owned=20, unowned=4)
+    assert len(bench.all(Claim)) == 15
+
+
+def test_the_share_shrinks_with_the_fleets_connections_a_while_later() -> None:
+    bench = Bench()
+    bench.sweep(live=2, owned=40)
+    for _ in range(20):
+        bench.wait(1)
+        bench.sweep(live=2, owned=4)
+    bench.sweep(*(Candidate(f"c{number}", 0) for number in range(20)), live=2, owned=4, unowned=2)
+    assert len(bench.all(Claim)) == 3
+
+
 def test_what_has_waited_long_is_anybodys_with_capacity() -> None:
     bench = Bench(capacity=5)
     long_ago = bench.clock.wall_ms - 10_000

@@ -6,7 +6,7 @@ candidates need no such care: the next sweep shows them again.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamlease import plan
 from streamlease.errors import Denied, Fault, Malformed
@@ -41,6 +41,7 @@ class Intake:
         self._capacity = capacity
         self._timing = timing
         self._outranked = False
+        self._totals: deque[tuple[int, int]] = deque()
         self._offers: deque[Received] = deque()
         self._candidates: deque[tuple[Candidate, bool]] = deque()
         self._first_seen_s: dict[str, float] = {}
@@ -54,12 +55,13 @@ class Intake:
         known = self.fleet
         if known is not None and now.wall_ms - known.at_ms > plan.STALE_SUMMARY_MS:
             known = None
-        return plan.room(held=taken, capacity=self._capacity, share=plan.fair_share(known), stale=stale)
+        share = plan.fair_share(known and self._whole(known))
+        return plan.room(held=taken, capacity=self._capacity, share=share, stale=stale)
 
     def read(self, fleet: FleetSummary) -> None:
         """Somebody's summary, read from the table."""
         if self.fleet is None or fleet.at_ms > self.fleet.at_ms:
-            self.fleet = fleet
+            self._know(fleet)
 
     def wanted(self, taken: int, now: Instant) -> int:
         """How many more offers would be of use."""
@@ -80,7 +82,7 @@ class Intake:
 
     def swept(self, sweep: Sweep, now: Instant) -> None:
         self._sweeps += 1
-        self.fleet = sweep.fleet
+        self._know(sweep.fleet)
         self._outranked = any(self._outranks(member) for member in plan.live(sweep.members, now_ms=now.wall_ms))
         seen = {each.connection_id: each for each in sweep.candidates}
         self._first_seen_s = {name: self._first_seen_s.get(name, now.mono_s) for name in seen}
@@ -140,6 +142,21 @@ class Intake:
         self._offers.clear()
         self._candidates.clear()
         return out
+
+    def _know(self, fleet: FleetSummary) -> None:
+        """The totals kept are of now, and of before where they were larger."""
+        self.fleet = fleet
+        total = fleet.owned + fleet.unowned
+        while self._totals and self._totals[-1][1] <= total:
+            self._totals.pop()
+        self._totals.append((fleet.at_ms, total))
+        while self._totals[0][0] < fleet.at_ms - plan.STALE_SUMMARY_MS - self._timing.heartbeat_ms:
+            self._totals.popleft()
+
+    def _whole(self, fleet: FleetSummary) -> FleetSummary:
+        """With as many connections as there were lately. A summary counts too few while they move: a dead worker's are
+        nobody's from the end of its membership to that of their leases, and who took them has not told yet."""
+        return replace(fleet, unowned=max(fleet.unowned, self._totals[0][1] - fleet.owned))
 
     def _known(self, received: Received, now: Instant) -> bool:
         """Whether a claim was answered after the offer was made, by any two clocks within the allowance."""
