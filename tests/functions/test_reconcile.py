@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.parser import ValidationError
 from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 
-from functions.reconcile.app import RESERVE_MS, handler
+from functions.reconcile.app import RESERVE_MS, handler, metrics
 from streamlease import lease, membership
 from streamlease.errors import Denied, Throttled
 from streamlease.flow import Request
@@ -22,6 +22,7 @@ from tests.fakes.clock import SetClock
 from tests.fakes.memory import MemoryStore
 from tests.fakes.trouble import Troubled
 from tests.functions.conftest import ROOT, STACK, Context, Deployed, Output, event
+from tests.template.document import environment_of, resources_of, template
 
 NOW = "2026-11-29T09:01:00Z"
 NOW_MS = 1_795_942_860_000
@@ -129,6 +130,26 @@ def test_metrics_are_emf_with_the_dimensions_that_alarms_name(deployed: Deployed
     units = {metric["Name"]: metric["Unit"] for metric in directive["Metrics"]}
     assert units.pop("OldestUnownedSeconds") == "Seconds"
     assert set(units.values()) == {"Count"}
+
+
+@freeze_time(NOW)
+def test_every_alarm_on_our_metrics_names_one_that_is_published_with_just_these_dimensions(
+    deployed: Deployed, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm has to name all dimensions of a metric to see it. The template sets POWERTOOLS_SERVICE_NAME."""
+    variables = environment_of(template(), "ReconcileFunction")
+    monkeypatch.setattr(metrics.provider, "service", variables["POWERTOOLS_SERVICE_NAME"])
+    handler(event("reconcile/schedule.json"), Context())
+    [blob] = output.emf()
+    [directive] = blob["_aws"]["CloudWatchMetrics"]
+    alarms = [alarm["Properties"] for alarm in resources_of(template(), "AWS::CloudWatch::Alarm").values()]
+    ours = [alarm for alarm in alarms if alarm.get("Namespace") == directive["Namespace"]]
+    assert {alarm["MetricName"] for alarm in ours} == {"OldestUnownedSeconds", "StartedNotStreaming"}
+    assert {alarm["MetricName"] for alarm in ours} <= {metric["Name"] for metric in directive["Metrics"]}
+    for alarm in ours:
+        values = {dimension["Name"]: dimension["Value"] for dimension in alarm["Dimensions"]}
+        assert [sorted(values)] == [sorted(names) for names in directive["Dimensions"]]
+        assert values["service"] == blob["service"]
 
 
 @freeze_time(NOW)
