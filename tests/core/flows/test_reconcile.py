@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from streamlease import membership
 from streamlease.errors import Conflict, Denied, Fault, Throttled, Unreachable
-from streamlease.flow import Request, run
+from streamlease.flow import Now, Request, run
 from streamlease.flows.reconcile import OLDEST_READ, OWNER_WALK_EVERY_MS, WALK_PAGE, Report, reconcile
 from streamlease.flows.sweep import stored_fleet
 from streamlease.membership import GONE_AFTER_MS, raise_shards
 from streamlease.model import RECONCILE_ID, FleetSummary, LeaseMode
 from streamlease.write import Always, Applied, Item, Put, Query, Read, Scan, Table, Update
 from tests.core.flows.stores import SHARDS, TIMING, Fleet, steps
+from tests.fakes.clock import SetClock
 from tests.fakes.trouble import Landing, Troubled
 
 LATE_MS = TIMING.lease_ms + TIMING.skew_ms + 1_001
@@ -59,7 +60,8 @@ def test_one_run_offers_all_that_nobody_owns_buries_the_dead_and_reports() -> No
         "dead",  # of the expired ones, which stand on their expiry until somebody takes them
     }
     summary = run(stored_fleet(), fleet.perform)
-    assert summary == FleetSummary(fleet.clock.wall_ms, live=1, owned=6, unowned=6, shards=0)
+    service_ms = fleet.clock.wall_ms // 1_000 * 1_000
+    assert summary == FleetSummary(service_ms, live=1, owned=6, unowned=6, shards=0)
 
 
 def test_a_second_run_offers_again_and_writes_nothing_but_its_own_items() -> None:
@@ -176,6 +178,27 @@ def test_a_worker_that_joins_while_the_run_looks_loses_nothing(mode: LeaseMode) 
     report = once(fleet, perform)
     assert (report.walked_owners, report.orphaned) == (True, 0)
     assert fleet.connection("c1").lease_owner == "new"
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, 86_400_000])
+def test_a_run_by_a_clock_that_is_wrong_does_no_lasting_harm(ahead_ms: int) -> None:
+    """Somebody's own machine: it buries nobody living, forgets nobody early and blocks no later summary or walk."""
+    fleet = busy()
+    fleet.perform(membership.leave("dead", now_ms=fleet.clock.wall_ms))
+    wrong = SetClock(fleet.clock.wall_ms + ahead_ms)
+
+    def perform(request: Request) -> object:
+        return wrong() if isinstance(request, Now) else fleet.perform(request)
+
+    once(fleet, perform)
+    assert once(fleet, perform).orphaned == 0, "the first run has freed all there was"
+    assert (fleet.member("alive")["state"], fleet.member("dead")["state"]) == ("LIVE", "DEAD")
+    assert [fleet.connection(f"held{number}").lease_owner for number in range(3)] == ["alive"] * 3
+    fleet.clock.advance(2_000)
+    assert once(fleet).walked_owners is True
+    summary = run(stored_fleet(), fleet.perform)
+    assert summary is not None
+    assert summary.at_ms == fleet.clock.wall_ms // 1_000 * 1_000
 
 
 def test_each_owner_that_is_not_among_the_living_is_looked_up_once() -> None:

@@ -50,7 +50,8 @@ def bury_expired(
 ) -> Flow[Burials]:
     """Bury every expired member, then sweep everything that is DEAD and not yet GONE. Raises Fault.
 
-    `date_ms` is the service's clock when it showed `everybody`: a caller whose own runs ahead must not bury the living.
+    `date_ms` is the service's clock when it showed `everybody`: a caller whose own runs ahead must not bury the living,
+    nor forget the dead.
     Goes once around, from the member `begin_at`, and begins nothing new after the monotonic second `stop_at_s`.
     """
     buried = orphaned = untaken = 0
@@ -76,8 +77,8 @@ def bury_expired(
         if not swept.complete:
             cut = member.worker_id
             break
-        if swept.left == 0 and membership.may_forget(member, sweep_began_ms=instant.wall_ms):
-            yield from write(membership.forget(member, now_ms=instant.wall_ms))
+        if swept.left == 0 and membership.may_forget(member, sweep_began_ms=clock_ms):
+            yield from write(membership.forget(member, now_ms=clock_ms))
     return Burials(buried, orphaned, untaken, tuple(malformed), cut)
 
 

@@ -55,7 +55,8 @@ class Place:
     """The burials and the walk come before the shards: after a run without time for all, so that neither starves."""
 
     def walk_is_due(self, now_ms: int) -> bool:
-        return self.walk is not None or now_ms - self.walked_at_ms >= OWNER_WALK_EVERY_MS
+        """Also where the last was in the future: somebody's clock was wrong."""
+        return self.walk is not None or not 0 <= now_ms - self.walked_at_ms < OWNER_WALK_EVERY_MS
 
 
 @dataclass(slots=True)
@@ -89,7 +90,9 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     yield from _keep(replace(place, turned=not report.complete and not place.turned))
 
     report.malformed = list({problem.where: problem for problem in report.malformed}.values())
-    fleet = plan.summary(roster.members, unowned=report.unowned, shards=most, now_ms=began.wall_ms)
+    # A summary from the future would stand until then: nothing older replaces it.
+    at_ms = began.wall_ms if roster.date_ms is None else min(began.wall_ms, roster.date_ms)
+    fleet = plan.summary(roster.members, unowned=report.unowned, shards=most, now_ms=at_ms)
     report.live_members = fleet.live
     report.started_not_streaming = report.unowned + sum(_not_streaming(m) for m in roster.members)
     if this.all_shards_seen:
