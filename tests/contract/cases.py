@@ -18,6 +18,7 @@ from streamlease.write import (
     Applied,
     Condition,
     Equals,
+    Greater,
     Item,
     Less,
     Not,
@@ -128,7 +129,7 @@ def clauses_of(condition: Condition, place: Place = ()) -> dict[Place, Condition
             return clauses_of(term, (*place, 0))
         case Always():
             return {}
-        case Equals() | Less() | Absent() | Present():
+        case Equals() | Less() | Greater() | Absent() | Present():
             return {place: condition}
 
 

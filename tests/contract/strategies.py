@@ -14,6 +14,7 @@ from streamlease.write import (
     Condition,
     Delete,
     Equals,
+    Greater,
     Less,
     Not,
     Present,
@@ -37,6 +38,7 @@ OWNERS = st.sampled_from(["w-1", "w-2"])
 LEAVES: st.SearchStrategy[Condition] = (
     st.builds(Equals, NAMES, st.booleans() | st.integers(-2, 2) | TEXTS)
     | st.builds(Less, NAMES, st.integers(-2, 2))
+    | st.builds(Greater, NAMES, st.integers(-2, 2))
     | st.builds(Absent, NAMES)
     | st.builds(Present, NAMES | st.just("lease_owner"))
 )

@@ -157,6 +157,16 @@ def test_a_workers_items_are_read_consistently_and_in_order(store: Store, fresh:
     assert [item["item"] for item in shown] == ["inbox#a", "inbox#b", "page#1"]
 
 
+@pytest.mark.parametrize("limit", [1, 1_000])
+def test_a_workers_items_of_one_kind_are_read_without_the_others(store: Store, fresh: str, limit: int) -> None:
+    for name in ("inbox#b", "page#1", "inbox#a", "inbox", "page#0", "zoo"):
+        store.put(Table.WORKER_ITEMS, {"worker_id": fresh, "item": name})
+
+    shown = all_pages(store.perform, Query(Table.WORKER_ITEMS, fresh, prefix="inbox#", limit=limit))
+
+    assert [item["item"] for item in shown] == ["inbox#a", "inbox#b"]
+
+
 def test_an_answer_tells_the_services_own_clock_in_whole_seconds(store: Store, fresh: str) -> None:
     page = store.page(by_expiry(fresh))
     assert page.date_ms is not None

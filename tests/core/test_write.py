@@ -13,6 +13,7 @@ from streamlease.write import (
     Condition,
     Delete,
     Equals,
+    Greater,
     Item,
     Less,
     Not,
@@ -33,6 +34,7 @@ LEAVES: st.SearchStrategy[Condition] = st.one_of(
     st.just(Always()),
     st.builds(Equals, NAMES, SCALARS),
     st.builds(Less, NAMES, st.integers(-3, 3)),
+    st.builds(Greater, NAMES, st.integers(-3, 3)),
     st.builds(Absent, NAMES),
     st.builds(Present, NAMES),
 )
@@ -67,11 +69,20 @@ def test_no_item_is_judged_as_an_item_without_attributes(condition: Condition) -
 def test_comparisons_with_an_absent_attribute_are_false(name: str, value: Any, limit: int) -> None:
     assert not holds(Equals(name, value), {})
     assert not holds(Less(name, limit), {})
+    assert not holds(Greater(name, limit), {})
 
 
 @pytest.mark.parametrize("stored", ["1", True, None, [], {}])
-def test_only_a_number_is_less_than_a_number(stored: Any) -> None:
+def test_only_a_number_is_less_or_greater_than_a_number(stored: Any) -> None:
     assert not holds(Less("a", 10**15), {"a": stored})
+    assert not holds(Greater("a", -(10**15)), {"a": stored})
+
+
+@given(st.integers(-3, 3), st.integers(-3, 3))
+def test_a_number_is_less_equal_or_greater(stored: int, limit: int) -> None:
+    item = {"a": stored}
+    told = [holds(term, item) for term in (Less("a", limit), Equals("a", limit), Greater("a", limit))]
+    assert told == [stored < limit, stored == limit, stored > limit]
 
 
 @pytest.mark.parametrize("stored", [True, "1", 1.5, None])

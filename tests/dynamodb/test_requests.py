@@ -58,6 +58,7 @@ READS = (
         st.integers(1, 1_000),
     )
     | st.builds(Query, st.just(Table.WORKER_ITEMS), st.just("w"), st.none(), st.none(), CURSORS)
+    | st.builds(Query, st.just(Table.WORKER_ITEMS), st.just("w"), cursor=CURSORS, prefix=st.sampled_from(["", "page#"]))
     | st.builds(Scan, st.just(Table.CONNECTIONS), st.sampled_from([None, *Index]), CURSORS, st.integers(1, 1_000))
 )
 
@@ -198,6 +199,22 @@ def test_an_index_has_no_consistent_reads_and_a_table_has_only_those() -> None:
         requests.call(Scan(Table.CONNECTIONS, Index.BY_OWNER, consistent=True), NAMES)
     with pytest.raises(ValueError, match="only by_expiry"):
         requests.call(Query(Table.CONNECTIONS, "w", Index.BY_OWNER, below=1), NAMES)
+
+
+def test_a_workers_items_of_one_kind_are_asked_for_by_how_they_begin() -> None:
+    parameters = requests.call(Query(Table.WORKER_ITEMS, "w", prefix="page#"), NAMES).parameters
+    assert parameters["KeyConditionExpression"] == "#0 = :0 AND begins_with(#1, :1)"
+    assert parameters["ExpressionAttributeNames"] == {"#0": "worker_id", "#1": "item"}
+    assert parameters["ExpressionAttributeValues"] == {":0": {"S": "w"}, ":1": {"S": "page#"}}
+    assert parameters["ConsistentRead"] is True
+
+
+@pytest.mark.parametrize(
+    "query", [Query(Table.MEMBERS, "w", prefix="p"), Query(Table.CONNECTIONS, "w", Index.BY_OWNER, prefix="p")]
+)
+def test_only_a_workers_items_are_asked_for_by_how_they_begin(query: Query) -> None:
+    with pytest.raises(ValueError, match="begin"):
+        requests.call(query, NAMES)
 
 
 @pytest.mark.parametrize("count", [0, 26])

@@ -157,6 +157,8 @@ class MemoryStore:
         found = [item for item in self._source(query.table, query.index) if item[hash_name] == query.partition]
         if query.below is not None:
             found = [item for item in found if _less(item[range_names[0]], query.below)]
+        if query.prefix is not None:
+            found = [item for item in found if str(item[range_names[0]]).startswith(query.prefix)]
         return self._page(found, query.index, query.table, query.cursor, query.limit)
 
     def _scan(self, scan: Scan) -> Page:

@@ -69,6 +69,14 @@ class Less:
 
 
 @dataclass(frozen=True, slots=True)
+class Greater:
+    """`attribute` > `value`; false where the attribute is absent or of another type, as in DynamoDB."""
+
+    attribute: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class Absent:
     attribute: str
 
@@ -93,7 +101,7 @@ class Not:
     term: "Condition"
 
 
-type Condition = Always | Equals | Less | Absent | Present | AllOf | AnyOf | Not
+type Condition = Always | Equals | Less | Greater | Absent | Present | AllOf | AnyOf | Not
 
 
 def all_of(*terms: Condition) -> AllOf:
@@ -125,6 +133,9 @@ def holds(condition: Condition, item: Item | None) -> bool:
         case Less(attribute, limit):
             found = attributes.get(attribute)
             return _is_number(found) and found < limit
+        case Greater(attribute, limit):
+            found = attributes.get(attribute)
+            return _is_number(found) and found > limit
         case Absent(attribute):
             return attribute not in attributes
         case Present(attribute):
@@ -239,6 +250,8 @@ class Query:
     """Only for by_expiry: sort keys below this."""
     cursor: Item | None = None
     limit: int = 1_000
+    prefix: str | None = None
+    """Only for a worker's items: those whose `item` begins with this."""
 
 
 @dataclass(frozen=True, slots=True)

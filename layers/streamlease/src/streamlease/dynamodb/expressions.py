@@ -15,6 +15,7 @@ from streamlease.write import (
     AnyOf,
     Condition,
     Equals,
+    Greater,
     Less,
     Not,
     Present,
@@ -63,6 +64,8 @@ def _expression(condition: Condition, anywhere: str, into: Placeholders) -> str:
             return f"{name(attribute)} = {into.value(attribute, value)}"
         case Less(attribute, limit):
             return f"{name(attribute)} < {into.value(attribute, limit)}"
+        case Greater(attribute, limit):
+            return f"{name(attribute)} > {into.value(attribute, limit)}"
         case Absent(attribute):
             return f"attribute_not_exists({name(attribute)})"
         case Present(attribute):
@@ -126,6 +129,8 @@ def _partiql_term(term: Condition, value: Callable[[str, Value], str]) -> str:
             return f"{_quoted(attribute)} = {value(attribute, wanted)}"
         case Less(attribute, limit):
             return f"{_quoted(attribute)} < {value(attribute, limit)}"
+        case Greater(attribute, limit):
+            return f"{_quoted(attribute)} > {value(attribute, limit)}"
         case Absent(attribute):
             return f"{_quoted(attribute)} IS MISSING"
         case Present(attribute):

@@ -179,6 +179,10 @@ def _query(query: Query, names: Names) -> Call:
         if query.index is None or not range_names:
             raise ValueError("only by_expiry has a sort key to be below")
         expression += f" AND {into.name(range_names[0])} < {into.value(range_names[0], query.below)}"
+    if query.prefix is not None:
+        if query.index is not None or not range_names:
+            raise ValueError("only a worker's items have a sort key to begin with something")
+        expression += f" AND begins_with({into.name(range_names[0])}, {into.value(range_names[0], query.prefix)})"
     parameters: dict[str, Any] = {
         "TableName": names[query.table],
         "KeyConditionExpression": expression,
