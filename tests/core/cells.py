@@ -1,7 +1,11 @@
-"""One item and its writes, one at a time: the smallest store there is."""
+"""One item and its writes, one at a time: the smallest store there is; and a lease in it, made by its transitions."""
 
 from dataclasses import dataclass
 
+from streamlease import items, lease
+from streamlease.lease import Change, Claimed, Done
+from streamlease.model import DesiredState, Lease, LeaseMode
+from streamlease.timing import Instant, Timing
 from streamlease.write import Answer, Applied, Item, Refused, Write, apply, holds
 
 
@@ -16,3 +20,48 @@ class Cell:
             return Refused(self.item)
         self.item = apply(write, self.item)
         return Applied(self.item)
+
+
+NOW_MS = 1_800_000_000_000
+TIMING = Timing()
+
+
+def at(ms: int) -> Instant:
+    return Instant(50.0 + ms / 1000, NOW_MS + ms)
+
+
+def fresh(state: DesiredState = DesiredState.STARTED) -> Cell:
+    cell = Cell()
+    answer = cell.put(
+        lease.create(
+            "c1",
+            upstream_url="wss://up.example",
+            spec={"sink": "default"},
+            labels={"team": "a"},
+            desired_state=state,
+            shard="STARTED#3",
+            now_ms=NOW_MS,
+            updated_by="me",
+        )
+    )
+    assert lease.created(answer) == Done()
+    return cell
+
+
+def claim(cell: Cell, worker_id: str, ms: int, mode: LeaseMode = LeaseMode.CONNECTION, nonce: str = "") -> object:
+    nonce = nonce or f"{worker_id}@{ms}"
+    request = lease.claim("c1", worker_id=worker_id, nonce=nonce, sent=at(ms), timing=TIMING, mode=mode)
+    return lease.claimed(cell.put(request), worker_id=worker_id, nonce=nonce, sent=at(ms), timing=TIMING)
+
+
+def owned(worker_id: str = "w1", mode: LeaseMode = LeaseMode.CONNECTION) -> tuple[Cell, Lease]:
+    cell = fresh()
+    outcome = claim(cell, worker_id, 1_000, mode)
+    assert isinstance(outcome, Claimed)
+    return cell, outcome.lease
+
+
+def change(cell: Cell, wanted: Change) -> None:
+    assert cell.item is not None
+    request = lease.control(items.connection(cell.item), wanted, shard="STARTED#3", now_ms=NOW_MS, updated_by="you")
+    assert isinstance(lease.controlled(cell.put(request)), Done)

@@ -3,7 +3,8 @@
 from typing import Any
 
 from streamlease import items, lease, membership, plan
-from streamlease.flow import Flow, Request
+from streamlease.flow import Flow, Request, run
+from streamlease.flows.reconcile import Report, reconcile
 from streamlease.model import Connection, DesiredState, Lease, LeaseMode
 from streamlease.timing import Timing
 from streamlease.write import Always, Applied, Item, Put, Table
@@ -113,3 +114,32 @@ def steps[T](flow: Flow[T], fleet: Fleet, count: int) -> bool:
         return True
     flow.close()
     return False
+
+
+LATE_MS = TIMING.lease_ms + TIMING.skew_ms + 1_001
+"""Also by the whole seconds of a service's `Date`."""
+
+
+def once(fleet: Fleet, perform: Any = None, *, budget_s: float = 50.0) -> Report:
+    return run(reconcile(shards=SHARDS, timing=TIMING, budget_s=budget_s), perform or fleet.perform)
+
+
+def busy(count: int = 3) -> Fleet:
+    """Of each kind `count`: free, expired, owned by the living, owned in worker mode by the dead or by nobody known."""
+    fleet = Fleet()
+    fleet.join("dead", owned=count)
+    for number in range(count):
+        fleet.own(f"orphan{number}", "dead", LeaseMode.WORKER)
+        fleet.own(f"stray{number}", "never-joined", LeaseMode.WORKER)
+        fleet.own(f"expired{number}", "dead")
+    fleet.clock.advance(LATE_MS)
+    fleet.join("alive", owned=2 * count, load={"streaming": count})
+    for number in range(count):
+        fleet.own(f"owned{number}", "alive")
+        fleet.own(f"held{number}", "alive", LeaseMode.WORKER)
+        fleet.add(f"free{number}")
+    return fleet
+
+
+def names(*kinds: str, count: int = 3) -> list[str]:
+    return sorted(f"{kind}{number}" for kind in kinds for number in range(count))
