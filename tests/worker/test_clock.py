@@ -177,6 +177,32 @@ def test_a_measurement_of_before_the_step_that_is_read_after_it_is_not_believed(
         assert not judged(watch, machine).may_claim
 
 
+def test_a_step_before_the_first_reading_makes_that_one_doubtful_too() -> None:
+    machine = Machine()
+    watch = ClockWatch(TIMING)
+    judged(watch, machine)
+    kept = machine.measured()
+    machine.step(10_000)
+    machine.reads(watch, kept)
+    assert judged(watch, machine).source == "nothing"
+    machine.advance(16_000)
+    machine.reads(watch)
+    assert not judged(watch, machine).may_claim
+
+
+def test_another_step_makes_the_next_measurement_doubtful_again() -> None:
+    machine = Machine()
+    watch = watching(machine)
+    machine.step(-300)
+    machine.reads(watch)
+    machine.advance(16_000)
+    kept = machine.measured()
+    machine.step(-300)
+    assert not judged(watch, machine).may_claim
+    machine.reads(watch, kept)
+    assert not judged(watch, machine).may_claim
+
+
 def test_the_second_measurement_after_a_step_is_believed() -> None:
     machine = Machine(error_ms=400)
     watch = watching(machine)
@@ -337,6 +363,7 @@ def test_who_may_claim_by_clock_drift_has_a_clock_within_its_half_whatever_steps
 ) -> None:
     machine = Machine()
     watch = ClockWatch(TIMING)
+    judged(watch, machine)
     kept = machine.measured()
     for name, ms, fresh in events:
         match name:
@@ -347,7 +374,8 @@ def test_who_may_claim_by_clock_drift_has_a_clock_within_its_half_whatever_steps
                 machine.advance(1_000)
                 kept = machine.measured(synchronised=fresh)
             case "read":
-                machine.reads(watch, None if fresh else kept)
+                kept = machine.measured() if fresh else kept  # it never goes back to an older one
+                machine.reads(watch, kept)
                 machine.advance(1_000)
             case "lose":
                 watch.read(Unread("it does not answer"), machine.now(), machine.now())

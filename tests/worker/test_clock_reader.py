@@ -158,20 +158,23 @@ def test_outside_ecs_there_is_nothing_to_read(environment: dict[str, str]) -> No
 # --- in its thread ---------------------------------------------------------------------------------------------------
 
 
-def test_the_thread_reads_the_metadata_and_ends_when_it_is_closed() -> None:
-    machine = Machine(error_ms=600)
-    has_read = threading.Event()
+@pytest.mark.parametrize(("error_ms", "every_s", "again_s"), [(0, 0.0, WITHIN_S), (600, WITHIN_S, 0.0)])
+def test_the_thread_reads_again_and_again_and_sooner_while_claims_are_stopped(
+    error_ms: int, every_s: float, again_s: float
+) -> None:
+    machine = Machine(error_ms)
+    readings = threading.Semaphore(0)
 
     def read() -> Reading:
-        has_read.set()
+        readings.release()
         return machine.measured()
 
-    watched = WatchedClock(Timing(), read, machine.now)
+    watched = WatchedClock(Timing(), read, machine.now, every_s=every_s, again_s=again_s)
     watched.start()
-    assert has_read.wait(WITHIN_S)
+    assert all(readings.acquire(timeout=WITHIN_S / 2) for _ in range(3))
     watched.close()
     assert not watched._thread.is_alive()
-    assert not watched.judge().may_claim
+    assert watched.judge().may_claim is (error_ms == 0)
 
 
 def test_without_metadata_there_is_no_thread_and_the_reason_is_said() -> None:

@@ -136,6 +136,7 @@ class Answers:
     meta: Any = field(default_factory=lambda: boto3.client("dynamodb", region_name=REGION).meta)
 
     def batch_get_item(self, RequestItems: Any) -> Any:  # noqa: N803
+        assert RequestItems[TABLE]["ConsistentRead"] is True
         self.asked.append([key["connection_id"]["S"] for key in RequestItems[TABLE]["Keys"]])
         return _told(self.reads.pop(0))
 

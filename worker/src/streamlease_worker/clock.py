@@ -69,9 +69,9 @@ class Unsteady(Fault):
 
 
 class ClockWatch:
-    """One machine's measurements, newest first in authority. Not safe for threads: one caller at a time.
+    """One machine's measurements. Not safe for threads: one caller at a time.
 
-    Each instant is read just then, by the same clocks.
+    Each instant is read just then, by the same clocks. Steps are seen from the first one on.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -79,6 +79,8 @@ class ClockWatch:
         self._lease_s = timing.lease_ms / 1000
         self._reading: tuple[Reading, Instant] | None = None
         self._unread: str | None = "ClockDrift has not been read yet"
+        self._first: Instant | None = None
+        self._last: Instant | None = None
         self._stepped = False
         self._doubted_ms: int | None = None
         self._dates: _Offset | None = None
@@ -132,9 +134,12 @@ class ClockWatch:
 
     def _look_for_a_step(self, now: Instant) -> None:
         """The metadata may hold a measurement for a while: the first that is read after a step may be of before it."""
-        self._stepped = self._reading is not None and abs(_jump_ms(self._reading[1], now)) > STEP_MS
-        if not self._stepped:
-            self._doubted_ms = None
+        self._first, last = self._first or now, self._last or now
+        self._last = now
+        if abs(_jump_ms(self._first if self._reading is None else self._reading[1], now)) <= STEP_MS:
+            self._stepped, self._doubted_ms = False, None
+        elif not self._stepped or abs(_jump_ms(last, now)) > STEP_MS:
+            self._stepped, self._doubted_ms = True, None
 
     def _found(self, now: Instant) -> "_Finding":
         drift, dates = self._by_drift(now), self._by_dates(now)

@@ -37,10 +37,19 @@ class WatchedClock:
     `reader` is what `metadata_reader` gives; without one the services' `Date`s are all there is.
     """
 
-    def __init__(self, timing: Timing, reader: Read | None, now: Callable[[], Instant] = clock.now) -> None:
+    def __init__(
+        self,
+        timing: Timing,
+        reader: Read | None,
+        now: Callable[[], Instant] = clock.now,
+        *,
+        every_s: float = EVERY_S,
+        again_s: float = AGAIN_S,
+    ) -> None:
         self._watch = ClockWatch(timing)
         self._reader = reader
         self._now = now
+        self._every_s, self._again_s = every_s, again_s
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._on_this_thread = threading.local()
@@ -89,7 +98,7 @@ class WatchedClock:
 
     def _read_again_and_again(self) -> None:
         verdict = self.read()
-        while not self._closed.wait(EVERY_S if verdict.may_claim else AGAIN_S):
+        while not self._closed.wait(self._every_s if verdict.may_claim else self._again_s):
             verdict = self.read()
 
     def _sending(self, **_: object) -> None:
