@@ -47,7 +47,7 @@ def test_what_should_not_have_happened_comes_with_its_traceback() -> None:
     stream = io.StringIO()
     logging_ = Logging("INFO", stream)
     with pytest.raises(KeyError) as caught:
-        {}["oops"]
+        dict[str, str]()["oops"]
     Log().crashed("runner_crashed", caught.value)
     logging_.close()
     assert "KeyError: 'oops'" in str(said(stream)[0]["traceback"])

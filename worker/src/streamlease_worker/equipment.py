@@ -1,12 +1,13 @@
 """What one worker process works with, whatever id it goes by."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamlease.dynamodb.clients import Purpose
-from streamlease.dynamodb.executor import Executor, open_executor
+from streamlease.dynamodb.executor import open_executor
+from streamlease.flow import Request
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.identity import Place
 from streamlease_worker.offers_queue import open_queue_client
@@ -14,6 +15,9 @@ from streamlease_worker.secrets import Secrets
 from streamlease_worker.sinks.base import Sink
 from streamlease_worker.sinks.choose import open_sink
 from streamlease_worker.transport import Transport, WebSockets
+
+type Perform = Callable[[Request], object]
+"""Carries a request out, as `streamlease.flow` says."""
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -26,9 +30,9 @@ THREADS = 32
 class Equipment:
     configuration: Configuration
     place: Place
-    renewals: Executor
+    renewals: Perform
     """The keeper's own: a saturated data path never delays a renewal."""
-    work: Executor
+    work: Perform
     queue: "SQSClient"
     sink: Sink
     transport: Transport
@@ -42,8 +46,8 @@ def equip(configuration: Configuration, environment: Mapping[str, str], place: P
     return Equipment(
         configuration=configuration,
         place=place,
-        renewals=open_executor(settings, purpose=Purpose.RENEWALS),
-        work=open_executor(settings, purpose=Purpose.WORK),
+        renewals=open_executor(settings, purpose=Purpose.RENEWALS).perform,
+        work=open_executor(settings, purpose=Purpose.WORK).perform,
         queue=open_queue_client(),
         sink=open_sink(configuration.sink, settings),
         transport=WebSockets(),

@@ -76,10 +76,13 @@ class Held:
         if self._alive_since_s is None and status.state in ALIVE:
             self._alive_since_s = now_s
 
-    def lived_through(self, sent_s: float) -> None:
-        """A renewal (or heartbeat) that went out at `sent_s` has been answered, and the feed has ended nobody."""
-        if self._alive_since_s is not None and sent_s >= self._alive_since_s:
-            self._proven = True
+    def lived_through(self, sent_s: float) -> bool:
+        """A renewal (or heartbeat) that went out at `sent_s` has been answered, and the feed has ended nobody. Returns
+        whether that proves it for the first time."""
+        if self._proven or self._alive_since_s is None or sent_s < self._alive_since_s:
+            return False
+        self._proven = True
+        return True
 
     def renewal(self) -> tuple[Renewal, int]:
         """What to send, and the revision that it stores."""

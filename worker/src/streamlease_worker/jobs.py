@@ -2,10 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import batched
+from typing import Protocol
 
 from streamlease.errors import Denied, Fault, Malformed, Unreachable
 from streamlease.flow import BATCH_OFFERS, Flow, Request, run
@@ -18,7 +19,6 @@ from streamlease.settings import Settings
 from streamlease_worker import supervisor_events as supervisor
 from streamlease_worker.joining import leave
 from streamlease_worker.log import Log, Problems
-from streamlease_worker.offers_queue import OffersQueue
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -35,6 +35,7 @@ from streamlease_worker.supervisor_events import (
     OffersReceived,
     ReadFleet,
     Receive,
+    Received,
     ReleaseUnknown,
     ReturnOffer,
     SweepNow,
@@ -72,6 +73,16 @@ type Work = (
 )
 
 
+class Offers(Protocol):
+    """The offers queue, as `offers_queue.OffersQueue` is. Blocking calls, for a thread."""
+
+    def receive(self, most: int) -> tuple[Received, ...]: ...
+
+    def delete(self, receipts: Sequence[str]) -> None: ...
+
+    def give_back(self, receipts: Sequence[str]) -> None: ...
+
+
 class Jobs:
     """For one event loop. `happened` is called on it."""
 
@@ -81,7 +92,7 @@ class Jobs:
         settings: Settings,
         *,
         perform: Callable[[Request], object],
-        offers: OffersQueue,
+        offers: Offers,
         threads: Executor,
         happened: Callable[[supervisor.Event], None],
         log: Log,

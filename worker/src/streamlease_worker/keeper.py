@@ -286,7 +286,9 @@ class Keeper:
             for held in self._held.values():
                 if isinstance(news, MemberAlive):
                     out += verdicts.extend(held, news.deadline_s)
-                    held.lived_through(self._presence.credited_s)
+                    if held.lived_through(self._presence.credited_s):
+                        # Soon: until its first checkpoint, a death of this worker counts as its doing.
+                        held.due_s = min(held.due_s, now.mono_s + 2 * self.tick_s * draw(*held.key))
                 elif held.phase is Phase.HELD:
                     out += verdicts.fence(held, "buried")
         return [*out, *([news] if news is not None else []), *self._send_due(now)]

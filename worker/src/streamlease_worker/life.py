@@ -12,12 +12,11 @@ from streamlease_worker import health
 from streamlease_worker.equipment import Equipment
 from streamlease_worker.feeds import feed_of
 from streamlease_worker.health import Health
-from streamlease_worker.jobs import Jobs
+from streamlease_worker.jobs import Jobs, Offers
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.keeper_events import MemberAlive, Notice
 from streamlease_worker.keeper_thread import KeeperThread
 from streamlease_worker.log import Log, Problems
-from streamlease_worker.offers_queue import OffersQueue
 from streamlease_worker.runner import Surroundings
 from streamlease_worker.runs import Runs
 from streamlease_worker.shell import Shell
@@ -31,7 +30,7 @@ class Life:
     """For one event loop."""
 
     def __init__(
-        self, worker_id: str, equipment: Equipment, *, joined: Joined, offers: OffersQueue, log: Log, problems: Problems
+        self, worker_id: str, equipment: Equipment, *, joined: Joined, offers: Offers, log: Log, problems: Problems
     ) -> None:
         configuration, settings = equipment.configuration, equipment.configuration.settings
         self._worker_id = worker_id
@@ -49,7 +48,7 @@ class Life:
         )
         self._keeper = KeeperThread(
             Keeper(worker_id, timing=settings.timing, mode=settings.mode, joined=joined),
-            perform=equipment.renewals.perform,
+            perform=equipment.renewals,
             timing=settings.timing,
             now=clock.now,
             notify=self._notify,
@@ -69,7 +68,7 @@ class Life:
             jobs=Jobs(
                 worker_id,
                 settings,
-                perform=equipment.work.perform,
+                perform=equipment.work,
                 offers=offers,
                 threads=equipment.threads,
                 happened=self._happened,

@@ -104,7 +104,7 @@ async def _begin(equipment: Equipment, worker_id: str, offers: OffersQueue, prob
     failures = 0
 
     def carry_out[T](flow: Flow[T]) -> asyncio.Future[T]:
-        return loop.run_in_executor(equipment.threads, run, flow, equipment.work.perform)
+        return loop.run_in_executor(equipment.threads, run, flow, equipment.work)
 
     while True:
         try:

@@ -1,0 +1,208 @@
+"""The keeper's thread: it carries out what the keeper asks for, writes the fences, and is the watchdog."""
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from streamlease.dynamodb import clock
+from streamlease.errors import Throttled
+from streamlease.flow import Batch, Request, run
+from streamlease.flows import control
+from streamlease.flows.claim import Claimer, claim
+from streamlease.lease import Claimed
+from streamlease.model import DesiredState, LeaseMode, Position, Status, StatusState
+from streamlease.timing import Timing
+from streamlease.write import Item, Table
+from streamlease_worker.fence import Fence as Cell
+from streamlease_worker.joining import Applicant, join
+from streamlease_worker.keeper import Keeper
+from streamlease_worker.keeper_events import (
+    Accepted,
+    Acquired,
+    Fence,
+    LoopTicked,
+    MemberAlive,
+    Notice,
+    ReleaseRequested,
+    Settled,
+    StatusChanged,
+)
+from streamlease_worker.keeper_thread import KeeperThread
+from streamlease_worker.log import Log
+from tests.fakes.memory import MemoryStore
+
+TIMING = Timing(heartbeat_ms=60, lease_ms=400, skew_ms=0, margin_ms=20)
+WITHIN_S = 10.0
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.memory = MemoryStore(clock.now)
+        self.notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.meets: Callable[[Request], None] = lambda _: None
+        joined = run(join(Applicant("w", 0, 10, "", TIMING)), self.memory.perform)
+        self.keeper = Keeper("w", timing=TIMING, mode=LeaseMode.CONNECTION, joined=joined)
+        self.thread = KeeperThread(
+            self.keeper,
+            perform=self._perform,
+            timing=TIMING,
+            now=clock.now,
+            notify=self.notices.put,
+            log=Log(),
+            end=self.ended.put,
+        )
+
+    def _perform(self, request: Request) -> object:
+        self.meets(request)
+        return self.memory.perform(request)
+
+    def hold(self, name: str = "a") -> tuple[Claimed, Cell]:
+        operator = control.Operator("somebody", 1, TIMING)
+        run(
+            control.create(
+                name, upstream_url="wss://x", spec={}, labels={}, desired_state=DesiredState.STARTED, operator=operator
+            ),
+            self.memory.perform,
+        )
+        claimed = run(claim(name, nonce="n", claimer=Claimer("w", TIMING, LeaseMode.CONNECTION)), self.memory.perform)
+        assert isinstance(claimed, Claimed)
+        cell = Cell(name, claimed.lease.epoch)
+        self.thread.watch(cell)
+        self.thread.post(Acquired(claimed))
+        return claimed, cell
+
+    def until[N: Notice](self, kind: type[N], *, loop: bool = True) -> N:
+        """The next notice of this kind; the loop ticks meanwhile."""
+        while True:
+            if loop:
+                self.thread.post(LoopTicked())
+            try:
+                notice = self.notices.get(timeout=0.02 if loop else WITHIN_S)
+            except queue.Empty:
+                continue
+            if isinstance(notice, kind):
+                return notice
+
+    def item(self, name: str = "a") -> Item:
+        item = self.memory.item(Table.CONNECTIONS, name)
+        assert item is not None
+        return item
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    made.thread.start()
+    yield made
+    made.thread.stop()
+
+
+@contextmanager
+def started(made: Bench) -> Iterator[Bench]:
+    made.thread.start()
+    try:
+        yield made
+    finally:
+        made.thread.stop()
+
+
+def test_a_lease_is_renewed_while_the_loop_ticks_and_its_fence_stays_open(bench: Bench) -> None:
+    claimed, cell = bench.hold()
+    assert bench.until(Accepted) == Accepted("a", claimed.lease.epoch)
+    first = bench.item()["lease_expires_at_ms"]
+    for _ in range(8):
+        bench.until(MemberAlive)
+        cell.check()
+    expires_at_ms = bench.item()["lease_expires_at_ms"]
+    assert isinstance(expires_at_ms, int)
+    assert isinstance(first, int)
+    assert expires_at_ms > first
+
+
+def test_positions_told_in_a_rush_are_released_with_the_newest(bench: Bench) -> None:
+    claimed, cell = bench.hold()
+    bench.until(Accepted)
+    for sequence in range(1, 1_001):
+        bench.thread.advance("a", claimed.lease.epoch, 1, Position(sequence, "x"))
+    bench.thread.post(ReleaseRequested("a", claimed.lease.epoch))
+    assert bench.until(Settled).landed
+    assert bench.item()["last_sequence"] == "1000"
+    assert cell.reason == "its lease was given up"
+    assert cell.left_s() == 0
+    bench.until(MemberAlive)
+    assert [offer.connection_id for offer in bench.memory.offers] == ["a"]
+
+
+def test_a_status_reaches_the_item_with_a_renewal(bench: Bench) -> None:
+    claimed, _ = bench.hold()
+    bench.until(Accepted)
+    bench.thread.post(StatusChanged("a", claimed.lease.epoch, Status(StatusState.STREAMING, 5)))
+    while "status" not in bench.item():
+        bench.until(MemberAlive)
+    assert bench.item()["status"] == {"state": "STREAMING", "since_ms": 5}
+
+
+def test_a_store_that_throttles_ends_in_a_closed_fence_and_a_notice(bench: Bench) -> None:
+    claimed, cell = bench.hold()
+    bench.until(Accepted)
+
+    def throttle(request: Request) -> None:
+        if isinstance(request, Batch):
+            raise Throttled("slow down")
+
+    bench.meets = throttle
+    assert bench.until(Fence) == Fence("a", claimed.lease.epoch, "throttled")
+    assert cell.reason == "throttled"
+    assert cell.left_s() == 0
+
+
+def test_a_bug_on_the_way_to_the_store_counts_as_no_answer_and_ends_nothing(bench: Bench) -> None:
+    claimed, _ = bench.hold()
+    bench.until(Accepted)
+
+    def stumble(request: Request) -> None:
+        raise KeyError(type(request).__name__)
+
+    bench.meets = stumble
+    assert bench.until(Fence).reason == "unreachable"
+    bench.thread.post(ReleaseRequested("a", claimed.lease.epoch))
+    bench.meets = lambda _: None
+    assert isinstance(bench.until(Settled), Settled)
+    assert bench.ended.empty()
+
+
+def test_an_offer_that_cannot_be_sent_costs_nothing_else(bench: Bench) -> None:
+    epochs = [(name, bench.hold(name)[0].lease.epoch) for name in "ab"]
+
+    def stumble(request: Request) -> None:
+        if type(request).__name__ == "SendOffers":
+            raise KeyError("queue")
+
+    bench.meets = stumble
+    bench.until(Accepted)
+    bench.until(Accepted)
+    for name, epoch in epochs:
+        bench.thread.post(ReleaseRequested(name, epoch))
+        assert bench.until(Settled).landed
+
+
+def test_a_loop_that_stands_still_past_a_deadline_ends_the_process() -> None:
+    with started(Bench()) as bench:
+        bench.hold()
+        assert bench.until(Fence, loop=False).reason in ("loop_blocked", "expired")
+        reason = bench.ended.get(timeout=WITHIN_S)
+        assert reason.startswith("the event loop stood still for")
+
+
+def test_a_keeper_that_crashes_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(bench.keeper, "handle", crash)
+    with started(bench):
+        assert bench.ended.get(timeout=WITHIN_S) == "the keeper crashed (ZeroDivisionError: oops)"
