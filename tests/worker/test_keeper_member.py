@@ -187,3 +187,16 @@ def test_in_worker_mode_a_checkpoint_finds_out_about_a_change_or_a_loss() -> Non
     bench.store.trouble(Unreachable("no answer"), when=lambda r: isinstance(r, Batch))
     bench.live(3_000)
     assert bench.all(Fence) == [Fence("a", claimed.lease.epoch, "released")]
+
+
+def test_a_member_item_ahead_of_its_clock_is_given_up_once_its_lease_has_run_out() -> None:
+    bench = Bench(LeaseMode.WORKER)
+    bench.hold()
+    bench.clock.wall_ms += 3_600_000
+    bench.live(1_500)
+    bench.clock.wall_ms -= 3_600_000
+    bench.live(1_000)
+    assert not bench.all(MemberLost)
+    bench.live(3_000)
+    assert [fence.reason for fence in bench.all(Fence)] == ["clock"]
+    assert bench.all(MemberLost)

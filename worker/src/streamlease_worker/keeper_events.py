@@ -263,7 +263,8 @@ class MemberAlive:
 
 @dataclass(frozen=True, slots=True)
 class MemberLost:
-    """The fleet took this worker for dead, which is final. In worker mode every epoch has been fenced before this."""
+    """This worker id is over: the fleet took it for dead, or its own clock was ahead for a while, and what it wrote
+    then cannot be renewed. In worker mode every epoch has been fenced before this."""
 
 
 type Notice = Accepted | Fence | Changed | StopWanted | Settled | MemberAlive | MemberLost

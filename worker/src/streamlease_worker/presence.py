@@ -78,10 +78,11 @@ class Presence:
                 # One of ours had landed unanswered; the store holds the expiry of any of them, so count on the least.
                 self._due_s = now_s
                 return self._alive(seen, min([*self._unanswered, sent], key=lambda instant: instant.mono_s))
-            case Ahead():
+            case Ahead() if now_s < self.deadline_s:
                 self._again_soon("clock", now_s)
                 return None
-            case Buried():
+            case Ahead() | Buried():
+                # Ahead and run out: what a clock that was ahead had written cannot be renewed for as long as that was.
                 self.lost = True
                 return MemberLost()
 
