@@ -1,5 +1,6 @@
 """What each worker believes, as its own code said it: which process answers for which id, and until when it may deliver."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulation.process import Process
@@ -16,12 +17,17 @@ class Beliefs:
     released: set[tuple[str, int]] = field(default_factory=set)
     """Epochs whose release has been sent: they never deliver again."""
 
+    on_extend: Callable[[str, int, str], None] | None = None
+    """Told of the connection, epoch and worker id whenever somebody believes to hold a lease for longer."""
+
     def is_of(self, worker_id: object, process_name: str) -> bool:
         process = self.processes.get(str(worker_id))
         return process is not None and process.name == process_name
 
     def extend(self, connection_id: str, epoch: int, worker_id: str, deadline_s: float) -> None:
         self.entitled[connection_id, epoch] = (worker_id, deadline_s)
+        if self.on_extend is not None:
+            self.on_extend(connection_id, epoch, worker_id)
 
     def fence(self, connection_id: str, epoch: int) -> None:
         self.entitled.pop((connection_id, epoch), None)

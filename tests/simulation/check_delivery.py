@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from streamlease.timing import SKEW_MS
 from streamlease.write import Item, Table
 from tests.simulation.beliefs import Beliefs
+from tests.simulation.clock import true_ms
 from tests.simulation.continuity import may_be_missing
 from tests.simulation.kernel import Kernel
 from tests.simulation.ledger import Ledger
@@ -62,6 +64,18 @@ class DeliveryChecker:
             member = self.store.member(str(item["lease_owner"]))
             if member is None or member.get("state") not in ("LIVE", "DRAINING"):
                 self._fail(1, "who delivers is a living member", attempt, f"member: {member and member.get('state')}")
+
+    def on_extend(self, connection_id: str, epoch: int, worker_id: str) -> None:
+        """Whoever believes to hold a lease has it in writing, for at least as long as nobody may take it."""
+        item = self.store.connection(connection_id)
+        if item is None or item.get("lease_owner") != worker_id or item["lease_epoch"] != epoch:
+            return  # Taken meanwhile: whether that was right is judged where it was taken.
+        holder = item if "lease_expires_at_ms" in item else self.store.member(worker_id)
+        written_ms = (holder or {}).get("lease_expires_at_ms")
+        believed_ms = true_ms(self.beliefs.entitled_until_us(connection_id, epoch))
+        if not isinstance(written_ms, int) or believed_ms > written_ms + SKEW_MS // 2:
+            what = f"{worker_id} counts on epoch {epoch} until {believed_ms}, but {written_ms} is written"
+            raise Violated(Violation(1, "a lease is held in writing", self.kernel.now_us, connection_id, what))
 
     def observe(self, landing: Landing) -> None:
         if landing.write.table is not Table.CONNECTIONS or not landing.applied:

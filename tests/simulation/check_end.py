@@ -15,6 +15,8 @@ from tests.simulation.upstream import Upstream
 from tests.simulation.violation import Violation
 
 HOUR_MS = 3_600_000
+CLOSING_US = 3 * S
+"""For what waits to be flushed, and for the socket to close."""
 ON_ITS_WAY_US = 10 * S
 """A record this young may still be between its upstream and the sink."""
 
@@ -40,12 +42,17 @@ class EndChecker:
     """How long a healthy fleet may take for anything."""
     asked_us: dict[str, int]
     """When people last asked something of a connection."""
+    stopped_us: dict[str, int]
+    """Since when nobody wants a connection open."""
+    two_heartbeats_us: int
+    """Of connection mode."""
 
     def violations(self, streaming: dict[str, list[Streaming]]) -> list[Violation]:
         found: list[Violation] = []
         for connection_id, upstream in self.upstreams.items():
             item = self.store.connection(connection_id)
             if self.kernel.now_us - self.asked_us.get(connection_id, 0) < self.bound_us:
+                found += self._closed_soon(connection_id, upstream, item)
                 continue
             if item is None or item.get("desired_state") != "STARTED":
                 found += self._closed(connection_id, upstream, item)
@@ -75,6 +82,13 @@ class EndChecker:
         lease = {name: item.get(name) for name in ("lease_owner", "lease_epoch", "lease_expires_at_ms", "crashes")}
         what = f"the item says {lease}; running: {running}"
         return [Violation(4, "every started connection streams again", now_us, connection_id, what)]
+
+    def _closed_soon(self, connection_id: str, upstream: Upstream, item: Item | None) -> list[Violation]:
+        """Of a healthy fleet, two heartbeats are asked: in connection mode, where the renewal hears of it."""
+        in_connection_mode = item is not None and "lease_expires_at_ms" in item
+        elapsed_us = self.kernel.now_us - self.stopped_us.get(connection_id, self.kernel.now_us)
+        obeyed = not in_connection_mode or elapsed_us < self.two_heartbeats_us + CLOSING_US
+        return [] if obeyed else self._closed(connection_id, upstream, item)
 
     def _closed(self, connection_id: str, upstream: Upstream, item: Item | None) -> list[Violation]:
         if not upstream.sockets:

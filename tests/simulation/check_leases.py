@@ -21,8 +21,8 @@ class LeaseChecker:
     highest: dict[str, int] = field(default_factory=dict)
     owners: dict[tuple[str, int], str] = field(default_factory=dict)
     last_owner: dict[str, str] = field(default_factory=dict)
-    monotone_members: bool = False
-    """Whether clocks never step back in this run."""
+    stopped_us: dict[str, int] = field(default_factory=dict)
+    """Since when nobody wants a connection open, by connection."""
 
     def observe(self, landing: Landing) -> None:
         if not landing.applied:
@@ -42,6 +42,10 @@ class LeaseChecker:
             and (after is None or _claim_of(after) != _claim_of(before))
         ):
             self._taken(landing, before)
+        if after is None or after.get("desired_state") != "STARTED":
+            self.stopped_us.setdefault(connection_id, self.kernel.now_us)
+        else:
+            self.stopped_us.pop(connection_id, None)
         if after is None:
             return
         self._epoch(landing, connection_id, before, after)
@@ -61,6 +65,8 @@ class LeaseChecker:
         self.highest[connection_id] = epoch
         if owner is None:
             return
+        if label(landing.write) == "claim" and after.get("desired_state") != "STARTED":
+            self._fail(6, "a stopped connection stays closed", connection_id, f"claimed by {landing.origin}")
         known = self.owners.setdefault((connection_id, epoch), f"{owner}/{after.get('lease_nonce')}")
         if known != f"{owner}/{after.get('lease_nonce')}":
             self._fail(2, "an epoch names one owner", connection_id, f"{epoch} was {known}, now {owner}")
@@ -132,7 +138,7 @@ class LeaseChecker:
             self._fail(2, "a join makes a new member", "", f"a join overwrote {worker_id}")
         if kind == "heartbeat" and before is not None and after is not None:
             was, now = before.get("lease_expires_at_ms"), after.get("lease_expires_at_ms")
-            if isinstance(was, int) and isinstance(now, int) and now < was - 1 and self.monotone_members:
+            if isinstance(was, int) and isinstance(now, int) and now < was:
                 self._fail(1, "a heartbeat never shortens a lease", "", f"{worker_id}: {was} became {now}")
 
     def _tell(self, landing: Landing) -> None:

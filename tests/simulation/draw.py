@@ -65,12 +65,14 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
     quiet_us = SETTLE_US + max(90 * S, min(6 * lease_us, 180 * S))
     clock = draws.choice(("unwatched", "unwatched", "dates", "metadata"))
     most_ms = HALF_SKEW_MS if clock != "metadata" else HALF_SKEW_MS * 0.95  # a bound at the edge is over it at times
+    late = frozenset(each for each in connections if draws.random() < 0.15)
     trouble = _Trouble(
         draws=draws,
         mode=mode or own,
         may_change_mode=mode is None,
         slots=tuple(f"w{n}" for n in range(workers)),
         ids=tuple(connections),
+        late=late,
         lease_us=lease_us,
         quiet_us=quiet_us,
         hour_steps=clock != "unwatched",
@@ -91,6 +93,8 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         end_us=quiet_us + lease_us + SKEW_MS * MS + LONGEST_SETTLING_US,
         offsets_ms=tuple(_offset(draws, most_ms) for _ in range(PROCESSES)),
         rates_ppm=tuple(draws.uniform(-200, 200) for _ in range(PROCESSES)),
+        late=late,
+        last_acts=tuple(Act(quiet_us, each, "stop") for each in draws.sample(tuple(connections), 2)),
         clock=clock,  # type: ignore[arg-type]  # a choice among texts is a text
     )
 
@@ -128,6 +132,7 @@ class _Trouble:
     may_change_mode: bool
     slots: tuple[str, ...]
     ids: tuple[str, ...]
+    late: frozenset[str]
     lease_us: int
     quiet_us: int
     hour_steps: bool
@@ -139,6 +144,7 @@ class _Trouble:
         kinds = [*draws.sample(KINDS, draws.randint(5, 12)), "befall", "pause"]
         planned = [self._entry(draws.choice(kinds)) for _ in range(draws.randint(45, 80))]
         planned += self._early()
+        planned += [Act(draws.randrange(SETTLE_US, self.quiet_us), each, "create") for each in sorted(self.late)]
         kept: list[Planned] = []
         for entry in sorted(planned, key=lambda each: each.at_us):
             if isinstance(entry, Deploy):
@@ -159,9 +165,12 @@ class _Trouble:
         draws = self.draws
         labels = draws.sample(("join", "claim", "claim", "heartbeat", "create", "summary"), draws.randint(0, 3))
         twists, slots = tuple(Twist), (*self.slots, "*")
-        return [
+        found: list[Planned] = [
             Befall(0, draws.choice(twists), label, draws.choice(slots), draws.randint(1, 30) * S) for label in labels
         ]
+        if draws.random() < 0.2:
+            found.append(StreamTrouble(0, 30 * S, 1.0, 0))
+        return found
 
     def _length(self, at_us: int) -> int:
         """From a moment to several leases, evenly by magnitude, and not beyond the end of all faults."""
@@ -209,10 +218,10 @@ class _Trouble:
             case "scale":
                 return Scale(at_us, draws.choice((-1, 1)))
             case "act":
-                wants = ("start", "stop", "edit", "edit", "delete", "create", "start", "forget")
+                wants = ("start", "stop", "stop", "edit", "delete", "create", "start", "forget", "replace", "replace")
                 return Act(at_us, draws.choice(self.ids), draws.choice(wants))  # type: ignore[arg-type]
             case _:
-                delay_us = draws.choice((S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))
+                delay_us = draws.choice((S // 2, S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))
                 twist, whom = draws.choice(tuple(Twist)), draws.choice((who, "*", "*"))
                 return Befall(at_us, twist, draws.choice(TWISTED), whom, delay_us)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from streamlease.errors import Fault
 from streamlease.flow import Flow
 from streamlease.flows import control
 from streamlease.flows.control import Operator
-from streamlease.lease import Change, Changed
+from streamlease.lease import Absentee, Busy, Change, Changed, Done
 from streamlease.model import DesiredState
 from streamlease.timing import Timing
 from tests.simulation.clock import Clock
@@ -46,7 +46,26 @@ class People:
     def act(self, act: Act) -> None:
         """Ask; where there was no answer, ask again a little later, as the command line's users do."""
         self.acts[act.connection_id] = self.kernel.now_us
+        if act.what == "replace":
+            self._replace(act.connection_id, "stop")
+            return
         self._run(self._flow(act), lambda outcome: self._after(act, outcome))
+
+    def _replace(self, connection_id: str, step: Literal["stop", "delete", "create"]) -> None:
+        """Stop, delete as soon as nobody holds it, create at once. Gives up where it has been started meanwhile."""
+
+        def after(outcome: object) -> None:
+            self.acts[connection_id] = self.kernel.now_us
+            self.network.ledger.say("operator", f"{step}: {outcome}", connection_id)
+            match outcome:
+                case Busy(reason="owned") | Fault():
+                    self.kernel.after(S, lambda: self._replace(connection_id, step))
+                case Done() | Absentee() if step != "create":
+                    self._replace(connection_id, "delete" if step == "stop" else "create")
+                case _:
+                    pass
+
+        self._run(self._flow(Act(self.kernel.now_us, connection_id, step)), after)
 
     def _flow(self, act: Act) -> Flow[Any]:
         connection_id, operator = act.connection_id, self.operator
@@ -73,7 +92,7 @@ class People:
                 return control.change(connection_id, wanted, operator=operator)
             case "move":
                 return control.change(connection_id, Change(upstream_url=self._url(connection_id)), operator=operator)
-            case "delete":
+            case "delete" | "replace":
                 return control.delete(connection_id, operator=operator)
 
     def _url(self, connection_id: str) -> str:

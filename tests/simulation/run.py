@@ -11,7 +11,7 @@ from tests.simulation.check_leases import LeaseChecker
 from tests.simulation.clock import Clock
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.inject import Injector
-from tests.simulation.kernel import Kernel, S
+from tests.simulation.kernel import MS, Kernel, S
 from tests.simulation.ledger import Ledger, Line
 from tests.simulation.network import Network
 from tests.simulation.offers import OffersQueue
@@ -25,6 +25,9 @@ from tests.simulation.stream import StreamFunction
 from tests.simulation.upstream import Upstream
 from tests.simulation.violation import Violated, Violation
 from tests.simulation.worker import Deployed, Worker, World
+
+STOP_SLACK_US = 5 * S
+"""For the request that stops, and for the socket to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Simulation:
         self.leases = LeaseChecker(kernel, self.beliefs, ledger)
         self.delivery = DeliveryChecker(kernel, self.store, self.sink, self.beliefs, ledger, self.upstreams)
         self.sink.on_begin = self.delivery.on_begin
+        self.beliefs.on_extend = self.delivery.on_extend
         self.store.observers += [self.leases.observe, self.delivery.observe, self.stream.observe]
         self._processes = 0
 
@@ -109,9 +113,13 @@ class Simulation:
             self.upstreams,
             scenario.quiet_us,
         )
-        self.people.create_all(tuple(scenario.connections))
+        self.people.create_all(tuple(each for each in scenario.connections if each not in scenario.late))
         self.fleet.begin(scenario.workers)
         injector.plan(scenario.plan)
+        timing = scenario.timing_of(LeaseMode.CONNECTION)
+        obeyed_us = 2 * timing.heartbeat_ms * MS + STOP_SLACK_US
+        for act in scenario.last_acts:
+            self.kernel.at(scenario.end_us - obeyed_us, lambda a=act: self.people.act(a))  # type: ignore[misc]
         try:
             self.kernel.run_until(scenario.end_us)
         except Violated as violated:
@@ -129,6 +137,8 @@ class Simulation:
             self.upstreams,
             bound_us,
             self.people.acts,
+            self.leases.stopped_us,
+            2 * self.scenario.timing.heartbeat_ms * MS,
         )
 
     def streaming(self) -> dict[str, list[Streaming]]:

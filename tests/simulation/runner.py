@@ -146,6 +146,10 @@ class Runner:
         return self._machine.position
 
     @property
+    def attempting(self) -> bool:
+        return self._attempt is not None
+
+    @property
     def connected(self) -> bool:
         return self._socket is not None
 

@@ -4,7 +4,7 @@ A failing seed is shrunk by leaving out entries of `plan`, with everything else 
 (`w0`, `w1`, …), which successive processes fill, or `*`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from streamlease.model import LeaseMode
@@ -151,7 +151,8 @@ class Act:
 
     at_us: int
     connection_id: str
-    what: Literal["start", "stop", "edit", "delete", "create", "forget", "move"]
+    what: Literal["start", "stop", "edit", "delete", "create", "forget", "move", "replace"]
+    """`replace`: stop, delete as soon as that may be, create anew."""
 
 
 type Planned = (
@@ -194,7 +195,9 @@ class Scenario:
     rates_ppm: tuple[float, ...]
     clock: Literal["unwatched", "dates", "metadata"]
     """How workers watch their clocks. Only where they do is a clock ever stepped by an hour."""
-    last_acts: tuple[Act, ...] = field(default=())
+    late: frozenset[str]
+    """Connections that nobody creates at the beginning."""
+    last_acts: tuple[Act, ...]
     """What people do after the faults have stopped: obeyed within the bounds of a healthy fleet."""
 
     def timing_of(self, mode: LeaseMode) -> Timing:

@@ -37,6 +37,7 @@ from tests.simulation.process import Process
 from tests.simulation.runner import Runner, Told
 from tests.simulation.sink import Sink
 from tests.simulation.upstream import Upstream
+from tests.simulation.violation import Violated, Violation
 
 LOOP_TICK_US = 250 * MS
 RECEIVE_WAIT_US = 20 * S
@@ -87,6 +88,8 @@ class Worker:
         self._nonces = 0
         self._terminated = False
         self._cut_until_us = 0
+        self._blocked_us = 0
+        self._blocked_until_us = 0
         self._keeper: Keeper | None = None
         self._supervisor: Supervisor | None = None
         self._fences: dict[tuple[str, int], Fence] = {}
@@ -126,7 +129,11 @@ class Worker:
         self._ended()
 
     def block(self, length_us: int) -> None:
-        self._loop.hold(self.world.kernel.now_us + length_us)
+        now_us = self.world.kernel.now_us
+        if self._blocked_until_us <= now_us:
+            self._blocked_us = self._loop.now_us
+        self._blocked_until_us = max(self._blocked_until_us, now_us + length_us)
+        self._loop.hold(now_us + length_us)
 
     def holds(self) -> int:
         return self._keeper.owned if self._keeper is not None else 0
@@ -233,7 +240,10 @@ class Worker:
         sent = self.process.instant(self._keeping)
         writes = ke.writes(command, sent=sent, timing=self.deployed.timing)
         stamps = tuple((self.worker_id, attempt.lease.epoch) for attempt in command.attempts)
+        if isinstance(command, ke.Renew):
+            self._check_loop()
         if isinstance(command, ke.Release):
+            self._check_attempts(command)
             for attempt in command.attempts:
                 self.world.beliefs.released.add((attempt.lease.connection_id, attempt.lease.epoch))
         size = len(writes)
@@ -250,6 +260,7 @@ class Worker:
         self._send_keeping(Batch(writes), event, stamps)
 
     def _beat(self, command: ke.Heartbeat) -> None:
+        self._check_loop()
         sent = self.process.instant(self._keeping)
         if not self._may_renew(sent):
             self._keep(ke.HeartbeatAnswered(sent, Unsteady("the wall clock is off")))
@@ -260,6 +271,22 @@ class Worker:
             return ke.HeartbeatAnswered(sent, answer)  # type: ignore[arg-type]
 
         self._send_keeping(request, event)
+
+    def _check_loop(self) -> None:
+        """One renewal may follow a loop's last tick, and no more while it stands still."""
+        now_us = self._keeping.now_us
+        allowed_us = self.deployed.timing.heartbeat_ms * MS + LOOP_TICK_US
+        if self._blocked_until_us > now_us > self._blocked_us + allowed_us:
+            what = f"{self.worker_id} renews, and its loop stands still since {self._blocked_us / 1e6:.3f} s"
+            raise Violated(Violation(1, "a blocked loop keeps nothing", now_us, "", what))
+
+    def _check_attempts(self, command: ke.Release) -> None:
+        epochs = {(attempt.lease.connection_id, attempt.lease.epoch) for attempt in command.attempts}
+        for runner in self.runners.values():
+            if (runner.connection_id, runner.epoch) in epochs and runner.attempting:
+                what = f"{self.worker_id} gives epoch {runner.epoch} up while an attempt is under way"
+                rule = "a release waits for sink attempts"
+                raise Violated(Violation(1, rule, self._keeping.now_us, runner.connection_id, what))
 
     def _may_renew(self, sent: Instant) -> bool:
         return self.process.watch is None or self.process.watch.judge(sent).may_renew
