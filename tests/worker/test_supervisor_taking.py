@@ -1,15 +1,17 @@
 """What the supervisor takes on: offers, sweeps, claims, capacity and fair share."""
 
+from dataclasses import replace
+
 import pytest
 
 from streamlease.errors import Denied, Fault, Malformed, Throttled, Unreachable
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Claimed, Held, Stopped
-from streamlease.model import FleetSummary, Offer
+from streamlease.model import FleetSummary, MemberState, Offer
 from streamlease.plan import Candidate
 from streamlease_worker.intake import Intake
 from streamlease_worker.keeper_events import Acquired, MemberAlive
-from streamlease_worker.supervisor import PARALLEL_CLAIMS
+from streamlease_worker.supervisor import PARALLEL_CLAIMS, dying
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -28,6 +30,16 @@ from streamlease_worker.supervisor_events import (
 )
 from tests.fakes.clock import SetClock
 from tests.worker.supervising import TIMING, Bench, member
+
+DYING = [
+    (MemberState.LIVE, 2_500, False),
+    (MemberState.LIVE, 900, True),  # of 3,000, with a heartbeat of 1,000
+    (MemberState.DRAINING, 900, True),
+    (MemberState.DEAD, -1_500, True),
+    (MemberState.DEAD, -2_900, True),  # a heartbeat, the skew, and time to be seen
+    (MemberState.DEAD, -3_100, False),
+    (MemberState.GONE, -1_500, False),
+]
 
 # --- offers -----------------------------------------------------------------------------------------------------------
 
@@ -280,6 +292,16 @@ def test_while_leases_run_out_sweeps_come_sooner() -> None:
                 case Claim(name):
                     bench.do(ClaimAnswered(name, Held("other", None)))
     assert len(bench.all(SweepNow)) - before >= 3
+
+
+@pytest.mark.parametrize(("state", "left_ms", "expected"), DYING)
+def test_more_leases_are_expected_to_run_out_while_a_member_s_connections_may_stand(
+    state: MemberState, left_ms: int, *, expected: bool
+) -> None:
+    clock = SetClock()
+    one = replace(member("other", left_ms=left_ms), state=state)
+    sweep = Sweep((), FleetSummary(clock.wall_ms, 1, 0, 0, 1), (one,), ())
+    assert dying(sweep, clock(), TIMING) is expected
 
 
 def test_a_sweep_that_failed_is_tried_again_later() -> None:

@@ -54,6 +54,8 @@ from streamlease_worker.supervisor_events import (
 
 PARALLEL_CLAIMS = 16
 AUDIT_AT_ONCE = 25
+SEEN_WITHIN_MS = 1_000
+"""A lease that has run out shows in a sweep within this, while sweeps come sooner."""
 
 
 class Supervisor:
@@ -258,8 +260,14 @@ class Supervisor:
 
 
 def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:
-    """Whether a lease ran out under its owner, or a member has missed a heartbeat: more will run out soon."""
+    """Whether more leases will run out soon: one did under its owner, a member has missed a heartbeat, or a dead one's
+    connections may stand yet, renewed up to a heartbeat after its membership was."""
     overdue_ms = now.wall_ms + timing.lease_ms - 2 * timing.heartbeat_ms
-    living = (member for member in sweep.members if member.state in (MemberState.LIVE, MemberState.DRAINING))
-    late = any(member.lease_expires_at_ms < overdue_ms for member in living)
-    return late or any(candidate.lease_expires_at_ms > 0 for candidate in sweep.candidates)
+    outlived_ms = timing.expired_before_ms(now.wall_ms) - timing.heartbeat_ms - SEEN_WITHIN_MS
+    for member in sweep.members:
+        expires_at_ms = member.lease_expires_at_ms
+        if member.state in (MemberState.LIVE, MemberState.DRAINING) and expires_at_ms < overdue_ms:
+            return True
+        if member.state is MemberState.DEAD and expires_at_ms > outlived_ms:
+            return True
+    return any(candidate.lease_expires_at_ms > 0 for candidate in sweep.candidates)
