@@ -309,6 +309,6 @@ class KeepingInWorkerMode(Keeping):
 
 
 TestKeeping = Keeping.TestCase
-TestKeeping.settings = settings(max_examples=150, stateful_step_count=60)
+TestKeeping.settings = settings(max_examples=60, stateful_step_count=50)
 TestKeepingInWorkerMode = KeepingInWorkerMode.TestCase
-TestKeepingInWorkerMode.settings = settings(max_examples=150, stateful_step_count=60)
+TestKeepingInWorkerMode.settings = settings(max_examples=60, stateful_step_count=50)

@@ -15,6 +15,7 @@ from streamlease.lease import Claimed
 from streamlease.model import DesiredState, LeaseMode, Position, Status, StatusState
 from streamlease.timing import Timing
 from streamlease.write import Item, Table
+from streamlease_worker.clock import Verdict
 from streamlease_worker.fence import Fence as Cell
 from streamlease_worker.joining import Applicant, join
 from streamlease_worker.keeper import Keeper
@@ -43,6 +44,7 @@ class Bench:
         self.notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.meets: Callable[[Request], None] = lambda _: None
+        self.verdict = Verdict(may_claim=True, may_renew=True, error_ms=None, source="nothing", reason="")
         joined = run(join(Applicant("w", 0, 10, "", TIMING)), self.memory.perform)
         self.keeper = Keeper("w", timing=TIMING, mode=LeaseMode.CONNECTION, joined=joined)
         self.thread = KeeperThread(
@@ -52,6 +54,7 @@ class Bench:
             now=clock.now,
             notify=self.notices.put,
             log=Log(),
+            judge=lambda _: self.verdict,
             end=self.ended.put,
         )
 
@@ -156,6 +159,14 @@ def test_a_store_that_throttles_ends_in_a_closed_fence_and_a_notice(bench: Bench
     bench.meets = throttle
     assert bench.until(Fence) == Fence("a", claimed.lease.epoch, "throttled")
     assert cell.reason == "throttled"
+    assert cell.left_s() == 0
+
+
+def test_nothing_is_renewed_by_a_clock_that_is_not_to_be_trusted(bench: Bench) -> None:
+    claimed, cell = bench.hold()
+    bench.until(Accepted)
+    bench.verdict = Verdict(may_claim=False, may_renew=False, error_ms=9e3, source="date", reason="it is 9 s ahead")
+    assert bench.until(Fence) == Fence("a", claimed.lease.epoch, "clock")
     assert cell.left_s() == 0
 
 

@@ -23,6 +23,7 @@ from streamlease.settings import Settings, settings
 from streamlease.timing import Timing
 from streamlease.write import Always, Item, Put, Table, Update
 from streamlease_worker import run as run_module
+from streamlease_worker.clock_reader import WatchedClock
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.equipment import Equipment
 from streamlease_worker.identity import Place
@@ -89,6 +90,7 @@ class Bench:
             renewals=self.perform,
             work=self.perform,
             queue=cast("SQSClient", None),
+            clock=WatchedClock(self.timing, None),
             sink=sink,
             transport=self.transport,
             secrets=Secrets({}),

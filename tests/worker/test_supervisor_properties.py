@@ -270,4 +270,4 @@ class Supervising(RuleBasedStateMachine):
 
 
 TestSupervising = Supervising.TestCase
-TestSupervising.settings = settings(max_examples=200, stateful_step_count=80)
+TestSupervising.settings = settings(max_examples=60, stateful_step_count=60)

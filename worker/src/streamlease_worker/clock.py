@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from streamlease.errors import Fault
 from streamlease.flow import Now, Request
 from streamlease.timing import Instant, Timing
+from streamlease_worker.faults import Unsteady as Unsteady
 
 FRESH_S = 600.0
 """A measurement counts for this long. A crystal left to itself strays some 50 ms in that time."""
@@ -60,12 +60,6 @@ class Verdict:
     """From ClockDrift the most that the clock is off, from a `Date` the least. None where nothing is known."""
     source: Literal["clock_drift", "date", "nothing"]
     reason: str
-
-
-class Unsteady(Fault):
-    """The wall clock is not good enough to reason with. Nothing was written."""
-
-    retryable = True
 
 
 class ClockWatch:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from streamlease.dynamodb.clients import Purpose
 from streamlease.dynamodb.executor import open_executor
 from streamlease.flow import Request
+from streamlease_worker.clock import steady
+from streamlease_worker.clock_reader import WatchedClock, metadata_reader
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.identity import Place
 from streamlease_worker.offers_queue import open_queue_client
@@ -33,7 +35,9 @@ class Equipment:
     renewals: Perform
     """The keeper's own: a saturated data path never delays a renewal."""
     work: Perform
+    """Gives no time that is not to be claimed by."""
     queue: "SQSClient"
+    clock: WatchedClock
     sink: Sink
     transport: Transport
     secrets: Secrets
@@ -43,12 +47,18 @@ class Equipment:
 def equip(configuration: Configuration, environment: Mapping[str, str], place: Place) -> Equipment:
     """Raises Misconfigured; Denied where boto3 has no region, profile or endpoint to work with. Sends nothing."""
     settings = configuration.settings
+    renewals = open_executor(settings, purpose=Purpose.RENEWALS)
+    work = open_executor(settings, purpose=Purpose.WORK)
+    queue = open_queue_client()
+    clock = WatchedClock(settings.timing, metadata_reader(environment))
+    clock.observe(renewals.clients.writes, work.clients.writes, work.clients.reads, queue)
     return Equipment(
         configuration=configuration,
         place=place,
-        renewals=open_executor(settings, purpose=Purpose.RENEWALS).perform,
-        work=open_executor(settings, purpose=Purpose.WORK).perform,
-        queue=open_queue_client(),
+        renewals=renewals.perform,
+        work=steady(work.perform, clock.judge),
+        queue=queue,
+        clock=clock,
         sink=open_sink(configuration.sink, settings),
         transport=WebSockets(),
         secrets=Secrets(environment),

@@ -219,8 +219,9 @@ class Fence:
     """This epoch may deliver no more, ever. The lease stays in the keeper's hands until its release is requested.
 
     `stolen`, `released`, `deleted`, `malformed`: the item says so. `buried`: the fleet took this worker for dead. All
-    others: the deadline came, for want of a renewal, and this is what became of the last one (`expired`: none was
-    answered; `clock`: the stored expiry lies ahead of this machine's clock; `loop_blocked`: none was allowed).
+    others: the deadline came for want of a renewal, and this is what became of the last one. `expired`: it was not
+    answered; `clock`: this machine's clock is not to be trusted, or is behind the stored expiry; `loop_blocked`: none
+    was allowed, as the event loop stood still.
     """
 
     connection_id: str

@@ -16,6 +16,8 @@ from streamlease.flow import Request, run
 from streamlease.model import Position
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer
+from streamlease_worker.clock import Verdict
+from streamlease_worker.faults import Unsteady
 from streamlease_worker.fence import Fence as Cell
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.keeper_events import (
@@ -64,8 +66,10 @@ class KeeperThread:
         now: Callable[[], Instant],
         notify: Callable[[Notice], None],
         log: Log,
+        judge: Callable[[Instant], Verdict] | None = None,
         end: Callable[[str], None] = end_process,
     ) -> None:
+        """`judge` says whether the wall clock is good enough to write expiries by; None: nobody watches it."""
         self.ticked_s = now().mono_s
         """When the thread last went round, on the leases' clock."""
         self._keeper = keeper
@@ -74,6 +78,7 @@ class KeeperThread:
         self._now = now
         self._notify = notify
         self._log = log
+        self._judge = judge
         self._end = end
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._positions: dict[tuple[str, int], PositionAdvanced] = {}
@@ -178,6 +183,8 @@ class KeeperThread:
         sent = self._now()
         answers: tuple[Answer | Fault, ...]
         try:
+            if isinstance(command, Renew):
+                self._check_clock(sent)
             answers = run(flow.batch(writes(command, sent=sent, timing=self._timing)), self._perform)
         except Exception as error:  # noqa: BLE001  # whatever it is, the write may have landed
             answers = (self._fault(error),) * len(command.attempts)
@@ -187,6 +194,7 @@ class KeeperThread:
         sent = self._now()
         answer: Answer | Fault
         try:
+            self._check_clock(sent)
             answer = run(flow.write(heartbeat_write(command, sent=sent, timing=self._timing)), self._perform)
         except Exception as error:  # noqa: BLE001  # as above
             answer = self._fault(error)
@@ -200,6 +208,12 @@ class KeeperThread:
         except Exception as error:  # noqa: BLE001  # offers are hints
             self._fault(error)
         self.post(OffersAnswered())
+
+    def _check_clock(self, sent: Instant) -> None:
+        """Raises Unsteady: an expiry written now could end before its owner does."""
+        verdict = self._judge(sent) if self._judge is not None else None
+        if verdict is not None and not verdict.may_renew:
+            raise Unsteady(verdict.reason)
 
     def _fault(self, error: Exception) -> Fault:
         if isinstance(error, Fault):

@@ -53,6 +53,7 @@ class Life:
             now=clock.now,
             notify=self._notify,
             log=log,
+            judge=equipment.clock.judge,
         )
         self._shell = Shell(
             Supervisor(

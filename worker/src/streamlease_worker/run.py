@@ -51,6 +51,7 @@ async def work(equipment: Equipment) -> Exit:
     begin."""
     asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
     signals = Signals()
+    equipment.clock.start()
     try:
         while True:
             exit_ = await _live(equipment, signals)
@@ -58,6 +59,7 @@ async def work(equipment: Equipment) -> Exit:
                 return exit_
     finally:
         equipment.threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(equipment.clock.close)
         await equipment.sink.close()
 
 

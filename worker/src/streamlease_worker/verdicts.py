@@ -21,6 +21,7 @@ from streamlease.lease import (
 from streamlease.model import Connection, DesiredState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer, Refused
+from streamlease_worker.faults import Unsteady
 from streamlease_worker.held import Held, Phase
 from streamlease_worker.jitter import backoff_s
 from streamlease_worker.keeper_events import (
@@ -47,6 +48,8 @@ def blame(fault: Fault) -> FenceReason:
             return "conflict"
         case Denied():
             return "denied"
+        case Unsteady():
+            return "clock"
         case _:
             return "unreachable"
 
