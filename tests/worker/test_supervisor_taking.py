@@ -338,6 +338,16 @@ def test_the_summary_is_read_between_sweeps_and_the_newest_counts() -> None:
     assert bench.all(Receive)[-1] == Receive(8)
 
 
+def test_offers_are_asked_for_at_once_when_somebodys_going_makes_room() -> None:
+    bench = Bench()
+    bench.run("a")
+    bench.do(OffersReceived(()))
+    bench.sweep(live=2, owned=2)
+    bench.do(OffersReceived(()))
+    assert not any(isinstance(command, Receive) for command in bench.wait(1))
+    assert bench.do(FleetRead(FleetSummary(bench.clock.wall_ms, 1, 2, 0, 1))) == [Receive(1)]
+
+
 def test_an_accepted_claim_starts_a_runner_from_the_items_own_position() -> None:
     bench = Bench()
     start = bench.run("a")

@@ -115,6 +115,7 @@ class Supervisor:
                 if fleet is not None and not isinstance(fleet, Fault):
                     self._intake.read(fleet)
                 self._rounds.fleet_read(self._intake.fleet, now)
+                return self._receive(now)
             case Listed(items):
                 self._rounds.listed(items, now)
                 return [] if isinstance(items, Fault) else self._audit(items)
@@ -153,6 +154,10 @@ class Supervisor:
         """Only a living member takes anything on."""
         return not self._drain.begun and now.mono_s < self._member_until_s
 
+    def _receive(self, now: Instant) -> list[Command]:
+        """Ask for offers as soon as there is room: somebody's drain has just made some, and its connections wait."""
+        return self._rounds.receive(now, wanted=self._intake.wanted(self.owned, now)) if self._taking(now) else []
+
     def _take(self, now: Instant) -> list[Command]:
         """Claim what is wanted and fits, a bounded number at a time."""
         slots = PARALLEL_CLAIMS - len(self._claims)
@@ -176,7 +181,7 @@ class Supervisor:
             return [ReturnOffer(received.receipt) for received in offers]
         out = self._intake.offered(offers, self._is_mine, now)
         if offers:
-            out += self._rounds.receive(now, wanted=self._intake.wanted(self.owned, now))
+            out += self._receive(now)
         return out
 
     def _claim_answered(self, event: ClaimAnswered, now: Instant) -> list[Command]:
@@ -202,6 +207,7 @@ class Supervisor:
         self._intake.swept(sweep, now)
         out = self._rounds.swept(sweep.fleet, now, urgent=dying(sweep, now, self._timing))
         dead = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
+        out += self._receive(now)
         if not dead or self._burying or self._drain.begun:
             return out
         self._burying = True
