@@ -66,7 +66,7 @@ class Keeper:
         timing: Timing,
         mode: LeaseMode,
         joined: Joined,
-        parallel: int = 4,
+        parallel: int = 3,
         checkpoint_s: float = CHECKPOINT_S,
     ) -> None:
         self.tick_s = min(0.25, timing.heartbeat_ms / 10_000)
