@@ -355,6 +355,26 @@ async def test_a_stop_gives_up_a_dial_under_way() -> None:
 
 
 @in_time
+async def test_a_stop_in_the_very_turn_of_the_dial_opens_no_socket() -> None:
+    bench = Bench()
+    await asyncio.sleep(0)
+    began_s = asyncio.get_running_loop().time()
+    assert (await bench.stop()).outcome == "stopped"
+    assert bench.transport.dials == []
+    assert asyncio.get_running_loop().time() == began_s
+
+
+@in_time
+async def test_a_stop_in_the_very_turn_in_which_a_socket_opens_drops_it() -> None:
+    bench = Bench()
+    opened = asyncio.Event()
+    bench.transport.answers = [lambda _: opened.set()]
+    await opened.wait()
+    assert (await bench.stop()).outcome == "stopped"
+    assert bench.socket.aborted or bench.socket.closed_with == 1000
+
+
+@in_time
 async def test_an_upstream_that_never_answers_the_close_is_dropped() -> None:
     bench = Bench(lambda socket: setattr(socket, "answers_close", False))
     socket = await bench.opened()

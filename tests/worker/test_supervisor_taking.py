@@ -23,6 +23,7 @@ from streamlease_worker.supervisor_events import (
     ReadFleet,
     Receive,
     Received,
+    ReleaseUnknown,
     ReturnOffer,
     Start,
     SweepNow,
@@ -162,6 +163,13 @@ def test_a_malformed_connection_is_left_alone_for_long() -> None:
     assert len(bench.all(Claim)) == 1
 
 
+def test_a_claim_refused_because_an_earlier_one_of_ours_had_landed_is_settled_at_once() -> None:
+    bench = Bench()
+    bench.offer("a")
+    said = bench.do(ClaimAnswered("a", Held("worker-1", bench.clock.wall_ms + 3_000)))
+    assert said == [DeleteOffer("receipt of a"), ReleaseUnknown("a")]
+
+
 def test_a_claim_that_lost_its_answer_is_tried_again_after_a_moment() -> None:
     bench = Bench()
     bench.sweep(Candidate("a", 0))
@@ -280,7 +288,6 @@ def test_sweeps_come_in_turns_that_grow_with_the_fleet() -> None:
 
 def test_while_leases_run_out_sweeps_come_sooner() -> None:
     bench = Bench()
-    expired = Candidate("a", bench.clock.wall_ms - 5_000)
     before = len(bench.all(SweepNow))
     for _ in range(40):
         for command in bench.wait(0.25):
@@ -288,6 +295,7 @@ def test_while_leases_run_out_sweeps_come_sooner() -> None:
                 case SweepNow():
                     bench.swept += 1
                     fleet = FleetSummary(bench.clock.wall_ms, 10, 0, 1, 1)
+                    expired = Candidate("a", bench.clock.wall_ms - 2_000)
                     bench.do(Swept(Sweep((expired,), fleet, (), ())))
                 case Claim(name):
                     bench.do(ClaimAnswered(name, Held("other", None)))
@@ -302,6 +310,22 @@ def test_more_leases_are_expected_to_run_out_while_a_member_s_connections_may_st
     one = replace(member("other", left_ms=left_ms), state=state)
     sweep = Sweep((), FleetSummary(clock.wall_ms, 1, 0, 0, 1), (one,), ())
     assert dying(sweep, clock(), TIMING) is expected
+
+
+def test_what_lies_there_expired_for_long_is_no_reason_to_hurry() -> None:
+    bench = Bench()
+    forgotten = Candidate("a", bench.clock.wall_ms - 60_000)
+    sweeps = 0
+    for _ in range(40):
+        for command in bench.wait(0.25):
+            match command:
+                case SweepNow():
+                    sweeps += 1
+                    fleet = FleetSummary(bench.clock.wall_ms, 10, 0, 1, 1)
+                    bench.do(Swept(Sweep((forgotten,), fleet, (member("odd", left_ms=-60_000),), ())))
+                case Claim(name):
+                    bench.do(ClaimAnswered(name, Held("other", None)))
+    assert sweeps <= 3
 
 
 def test_a_sweep_that_failed_is_tried_again_later() -> None:

@@ -7,7 +7,7 @@ them all. Who runs it sends a `Tick` every `tick_s` seconds and carries out the 
 from streamlease import membership, plan
 from streamlease.errors import Fault
 from streamlease.flows.sweep import Sweep
-from streamlease.lease import Claimed
+from streamlease.lease import Claimed, Held
 from streamlease.membership import Joined
 from streamlease.model import MemberState
 from streamlease.timing import Instant, Timing
@@ -72,7 +72,8 @@ class Supervisor:
         now: Instant,
         stop_timeout_s: float = 120.0,
     ) -> None:
-        self.tick_s = 0.25
+        self.tick_s = min(0.25, timing.heartbeat_ms / 4_000)
+        self._worker_id = worker_id
         self._timing = timing
         self._intake = Intake(worker_id, generation=generation, capacity=capacity, timing=timing)
         self._rounds = Rounds(worker_id, now)
@@ -194,6 +195,10 @@ class Supervisor:
         out: list[Command] = []
         if receipt is not None and not isinstance(outcome, Fault):
             out.append(DeleteOffer(receipt))
+        if isinstance(outcome, Held) and outcome.owner == self._worker_id and not self._is_mine(connection_id):
+            # An earlier claim of ours has landed after all. The audit would find it, a minute later.
+            self._settling.add(connection_id)
+            out.append(ReleaseUnknown(connection_id))
         if isinstance(outcome, Claimed):
             self._owned[connection_id], acquired = ownership.take(outcome, reason)
             out += acquired
@@ -266,14 +271,16 @@ class Supervisor:
 
 
 def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:
-    """Whether more leases will run out soon: one did under its owner, a member has missed a heartbeat, or a dead one's
-    connections may stand yet, renewed up to a heartbeat after its membership was."""
+    """Whether more leases will run out soon: one did lately under its owner, a member has missed a heartbeat, or a dead
+    one's connections may stand yet, renewed up to a heartbeat after its membership was. What lies there for longer (an
+    item nobody can read, say) is no reason to hurry for ever."""
     overdue_ms = now.wall_ms + timing.lease_ms - 2 * timing.heartbeat_ms
     outlived_ms = timing.expired_before_ms(now.wall_ms) - timing.heartbeat_ms - SEEN_WITHIN_MS
+    lately_ms = timing.expired_before_ms(now.wall_ms) - 2 * timing.lease_ms - SEEN_WITHIN_MS
     for member in sweep.members:
         expires_at_ms = member.lease_expires_at_ms
-        if member.state in (MemberState.LIVE, MemberState.DRAINING) and expires_at_ms < overdue_ms:
+        if member.state in (MemberState.LIVE, MemberState.DRAINING) and lately_ms < expires_at_ms < overdue_ms:
             return True
         if member.state is MemberState.DEAD and expires_at_ms > outlived_ms:
             return True
-    return any(candidate.lease_expires_at_ms > 0 for candidate in sweep.candidates)
+    return any(candidate.lease_expires_at_ms > lately_ms for candidate in sweep.candidates)

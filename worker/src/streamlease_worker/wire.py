@@ -35,7 +35,6 @@ class Wire:
         self._wall_ms = wall_ms
         self._values: Mapping[str, str] = {}
         self._socket: Socket | None = None
-        self._given_up = False
         self._unsendable: str | None = None
         self._closing = asyncio.Event()
         self._outgoing: asyncio.Queue[Callable[[Socket], Awaitable[None]]] = asyncio.Queue()
@@ -44,10 +43,14 @@ class Wire:
 
     async def run(self) -> Closed:
         """Returns when the socket is gone, or was not to be had. Raises only what is a bug."""
+        if self._closing.is_set():
+            return Closed("the dial was given up")
         self._opening = asyncio.create_task(self._open())
         await asyncio.wait({self._opening})
         try:
             self._socket = socket = self._opening.result()
+            if self._closing.is_set():  # it was given up in the very turn in which it opened
+                socket.abort()
         except SocketEnded as ended:
             return self._redacted(ended.closed)
         except SecretError as missing:
