@@ -14,7 +14,7 @@ CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
-.PHONY: help setup demo test check check-code check-template format lock build sam-local aws-smoke clean
+.PHONY: help setup demo test simulate mutations check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,15 @@ demo: setup ## the whole system on this machine, on real input; ARGS='--seconds 
 
 test: setup ## all tests on two cores; ARGS='tests/core -k lease' for some of them
 	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
+
+simulate: ## the deterministic simulator; SEEDS=500, BASE=first seed, MODE=connection|worker|changing
+	@$(SETUP) main
+	@$(BIN)/python -m tests.simulation.simulate --seeds $(or $(SEEDS),500) \
+	    $(if $(BASE),--base $(BASE)) $(if $(MODE),--mode $(MODE)) $(ARGS)
+
+mutations: ## break each rule of the protocol in turn, and see that the simulator notices; ARGS='M1 M2' for some
+	@$(SETUP) main
+	@$(BIN)/python -m tests.simulation.mutate $(ARGS)
 
 check: check-code check-template ## ruff, formatting, mypy, import contracts, template lint
 

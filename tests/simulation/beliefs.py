@@ -1,4 +1,4 @@
-"""What each worker believes, as its own code said it: which process answers for which id, and until when it may deliver."""
+"""What each worker believes, as its own code said it: which ids are its own, and until when it may deliver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -14,6 +14,8 @@ from tests.simulation.store import Store
 from tests.simulation.upstream import Upstream
 from tests.simulation.violation import Violation
 
+MOST_KILLED = 8
+"""Crashes are put off by 5 s from the second on, then twice that each time: so many fit into a run."""
 HOUR_MS = 3_600_000
 CLOSING_US = 3 * S
 """For what waits to be flushed, and for the socket to close."""
@@ -51,6 +53,7 @@ class EndChecker:
         found: list[Violation] = []
         for connection_id, upstream in self.upstreams.items():
             item = self.store.connection(connection_id)
+            found += self._kills(connection_id)
             if self.kernel.now_us - self.asked_us.get(connection_id, 0) < self.bound_us:
                 found += self._closed_soon(connection_id, upstream, item)
                 continue
@@ -60,6 +63,15 @@ class EndChecker:
                 found += self._alive(connection_id, item, streaming.get(connection_id, []))
                 found += self._lost(connection_id, upstream)
         return found
+
+    def _kills(self, connection_id: str) -> list[Violation]:
+        """A connection that kills its owners is put off for longer and longer; a change by people starts it afresh."""
+        killed = self.ledger.counts[f"killed by {connection_id}"]
+        changes = self.ledger.counts[f"changes of {connection_id}"]
+        if killed <= MOST_KILLED * (1 + changes):
+            return []
+        what = f"it has killed {killed} processes, with {changes} changes meanwhile"
+        return [Violation(7, "one connection does not kill the fleet", self.kernel.now_us, connection_id, what)]
 
     def _postponed(self, item: Item) -> bool:
         """Put off because it has cost its owners: not to be streaming yet."""

@@ -1,4 +1,4 @@
-"""Which records may be missing at the reader: those of which a gap record says so, and those that nobody could ask for."""
+"""Which records may be missing at the reader: those that a gap record tells of, and those nobody could ask for."""
 
 from streamlease.feed.events import Gap, Record
 from tests.simulation.sink import Reader

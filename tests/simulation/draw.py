@@ -1,4 +1,4 @@
-"""Draw a scenario from a seed. Each seed takes some kinds of fault only, so that rare combinations are met undiluted."""
+"""Draw a scenario from a seed. Each seed takes some kinds of fault only, so that rare combinations come undiluted."""
 
 from dataclasses import dataclass
 from random import Random
@@ -42,6 +42,9 @@ TWISTED = (
     *("checkpoint", "join", "orphan", "bury", "page", "inbox", "control", "offer", "*"),
 )
 """Labels of the requests that faults wait for: the protocol's own writes far more often than chance would meet them."""
+
+DOUBTFUL = (Twist.ANSWER_LOST, Twist.LANDS_LATE, Twist.LANDS_LATE)
+"""Drawn more often than other twists: what they leave behind is what the protocol is about."""
 
 KINDS = (
     *("befall",) * 3,
@@ -139,10 +142,10 @@ class _Trouble:
     most_off_ms: float
 
     def plan(self) -> tuple[Planned, ...]:
-        """45 to 80 entries of some of the kinds, and a few that wait for the very first requests."""
+        """60 to 90 entries of some of the kinds, and a few that wait for the very first requests."""
         draws = self.draws
         kinds = [*draws.sample(KINDS, draws.randint(5, 12)), "befall", "pause"]
-        planned = [self._entry(draws.choice(kinds)) for _ in range(draws.randint(45, 80))]
+        planned = [self._entry(draws.choice(kinds)) for _ in range(draws.randint(60, 90))]
         planned += self._early()
         planned += [Act(draws.randrange(SETTLE_US, self.quiet_us), each, "create") for each in sorted(self.late)]
         kept: list[Planned] = []
@@ -222,7 +225,7 @@ class _Trouble:
                 return Act(at_us, draws.choice(self.ids), draws.choice(wants))  # type: ignore[arg-type]
             case _:
                 delay_us = draws.choice((S // 2, S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))
-                twist, whom = draws.choice(tuple(Twist)), draws.choice((who, "*", "*"))
+                twist, whom = draws.choice((*Twist, *DOUBTFUL)), draws.choice((who, "*", "*"))
                 return Befall(at_us, twist, draws.choice(TWISTED), whom, delay_us)
 
     def _step(self, at_us: int, who: str) -> StepClock:

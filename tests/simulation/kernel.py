@@ -1,4 +1,4 @@
-"""Virtual time: a heap of events, and randomness that is split by concern so that one change does not move all the rest.
+"""Virtual time: a heap of events, and randomness split by concern, so that one change does not move all the rest.
 
 Time is whole microseconds since the run began. Nothing in a simulation reads any other clock or random source, so one
 seed is one run.

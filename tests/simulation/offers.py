@@ -75,7 +75,7 @@ class OffersQueue:
         return ()
 
     def receive(self, most: int, wait_us: int, then: Callable[[tuple[Delivery, ...]], None]) -> None:
-        """Long polling: `then` is called with up to `most` messages as soon as there are any, or with none in the end."""
+        """Long polling: `then` is called with up to `most` messages once there are any, or with none in the end."""
         until_us = self.kernel.now_us + wait_us
         self._waiting.append((until_us, most, then))
         self.kernel.at(until_us, self._give_up)

@@ -46,6 +46,8 @@ class People:
     def act(self, act: Act) -> None:
         """Ask; where there was no answer, ask again a little later, as the command line's users do."""
         self.acts[act.connection_id] = self.kernel.now_us
+        if act.what not in ("create", "delete"):
+            self.network.ledger.count(f"changes of {act.connection_id}")
         if act.what == "replace":
             self._replace(act.connection_id, "stop")
             return

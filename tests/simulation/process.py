@@ -1,8 +1,8 @@
 """A process that can be stopped at any instant, also in the middle of a step, and goes on as if nothing had been.
 
 Code of a step runs at one instant of the simulation. What it does to the world goes through `Thread.effect`, and what
-happens to it comes in through `Thread.event`; both wait while the thread stands still. A pause within a step (at a clock
-reading, say) so lets the rest of the step, and everything it does, happen after the pause, with clocks that say so.
+happens to it comes in through `Thread.event`; both wait while the thread stands still. A pause within a step (at a
+clock reading, say) so lets the rest of the step, and all that it does, happen after it, with clocks that say so.
 """
 
 from collections import deque

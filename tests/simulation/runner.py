@@ -1,7 +1,7 @@
 """One connection in one worker: the real feed machine, with a simulated socket and sink around it.
 
-The shell that carries out the machine's commands is this file's own; it keeps to the rules of design §4: one sink attempt
-at a time and in order, none after the deadline, checked in the last line before it begins.
+The shell that carries out the machine's commands is this file's own; it keeps to the rules of design §4: one sink
+attempt at a time and in order, none after the deadline, checked in the last line before it begins.
 """
 
 from collections import deque
@@ -240,7 +240,9 @@ class Runner:
             self._feed(Closed(error))
 
     def _opened(self, socket: Socket) -> None:
-        if self._socket is socket:
+        if self._socket is socket and self.upstream.poisonous:
+            self.told.poisoned()
+        elif self._socket is socket:
             self._feed(Opened())
 
     def _on_message(self, socket: Socket, text: str) -> None:
@@ -251,9 +253,6 @@ class Runner:
 
     def _message(self, socket: Socket, text: str) -> None:
         if self._socket is not socket or self.over:
-            return
-        if self.upstream.poisonous:
-            self.told.poisoned()
             return
         wall_ms = self.thread.process.clock.wall_ms(self.thread.now_us)
         self._feed(Message(text, wall_ms))
@@ -338,7 +337,7 @@ class Runner:
         self._end()
 
     def _end(self) -> None:
-        """Over once the machine has finished, nothing waits that may still be delivered, and no attempt is under way."""
+        """Over once the machine has finished, nothing waits that may yet be delivered, and no attempt is under way."""
         if self._finished is None or self.over or self._attempt is not None:
             return
         if self._waiting:

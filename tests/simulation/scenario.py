@@ -1,7 +1,7 @@
 """What one seed is: a fleet, its connections, what people do, and what goes wrong when. All values, all drawn up front.
 
-A failing seed is shrunk by leaving out entries of `plan`, with everything else as it was. `who` is a slot of the service
-(`w0`, `w1`, …), which successive processes fill, or `*`.
+A failing seed is shrunk by leaving out entries of `plan`, with everything else as it was. `who` is a slot of the
+service (`w0`, `w1`, …), which successive processes fill, or `*`.
 """
 
 from dataclasses import dataclass

@@ -47,7 +47,7 @@ class Reader:
             self.log.append(delivery)
 
     def excuses(self, sequence: int) -> bool:
-        """Whether a gap record says that this sequence may be missing. A gap without an end reaches to the next record."""
+        """Whether a gap record says that this sequence may be missing. One without an end reaches the next record."""
         for number, delivery in enumerate(self.log):
             if isinstance(delivery, Gap):
                 after = next((d for d in self.log[number + 1 :] if isinstance(d, Record)), None)

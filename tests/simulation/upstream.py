@@ -1,7 +1,8 @@
 """One upstream: numbers its records, keeps them, replays from a cursor where it can, and may start again elsewhere.
 
-Speaks JSON text frames, `{"seq", "id", "at"}` for a record and `{"eose": true}` at the end of a replay. A new *instance*
-numbers lower than every earlier one, and knows nothing of their records; a cursor it has not reached yet means "live".
+Speaks JSON text frames, `{"seq", "id", "at"}` for a record and `{"eose": true}` at the end of a replay. A new
+*instance* numbers lower than every earlier one, and knows nothing of their records; a cursor it has not reached yet
+means "live".
 """
 
 import json
@@ -29,7 +30,7 @@ class Nature:
     every_us: int = 4 * S
     """Mean time between two bursts of records."""
     poison: bool = False
-    """Whether its records kill the process that reads them, as long as things go wrong."""
+    """Whether its greeting kills the process that dials it, as long as things go wrong."""
 
 
 @dataclass(frozen=True, slots=True)

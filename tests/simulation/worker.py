@@ -1,7 +1,7 @@
-"""One worker process: the real keeper and supervisor, in a shell that sends what they ask for over the simulated network.
+"""One worker process: the real keeper and supervisor, in a shell that carries out what they ask for.
 
-Two threads, as in the container: the keeper's, which renews and fences, and the event loop's, with the supervisor and the
-runners. A pause stops both; a blocked loop only the second.
+Two threads, as in the container: the keeper's, which renews and fences, and the event loop's, with the supervisor and
+the runners. A pause stops both; a blocked loop only the second.
 """
 
 from collections.abc import Callable
