@@ -1,6 +1,9 @@
 """The keeper's thread: it carries out what the keeper asks for, writes the fences, and is the watchdog."""
 
+import json
 import queue
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,7 +33,7 @@ from streamlease_worker.keeper_events import (
     Settled,
     StatusChanged,
 )
-from streamlease_worker.keeper_thread import KeeperThread
+from streamlease_worker.keeper_thread import ENDED_BY_WATCHDOG, KeeperThread
 from streamlease_worker.log import Log
 from tests.fakes.memory import MemoryStore
 
@@ -217,3 +220,11 @@ def test_a_keeper_that_crashes_ends_the_process(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bench.keeper, "handle", crash)
     with started(bench):
         assert bench.ended.get(timeout=WITHIN_S) == "the keeper crashed (ZeroDivisionError: oops)"
+
+
+def test_the_watchdog_ends_a_process_whose_loop_could_not() -> None:
+    code = "from streamlease_worker.keeper_thread import end_process\ntry:\n end_process('x')\nfinally:\n print('no')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert ended.returncode == ENDED_BY_WATCHDOG
+    assert ended.stdout == ""
+    assert json.loads(ended.stderr) == {"level": "error", "event": "ended_by_watchdog", "reason": "x"}
