@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlease.dynamodb.clients import Purpose, clients, is_known_region, patience
+from streamlease.dynamodb.clients import Purpose, clients, is_known_region, open_session, patience
 from streamlease.errors import Denied
 from streamlease.timing import Timing
 
@@ -55,3 +55,12 @@ def test_a_region_is_known_or_not_whatever_profile_is_set(monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_PROFILE", "nosuch")
     assert is_known_region("eu-west-1")
     assert not is_known_region("eu-west-99")
+
+
+def test_the_region_may_be_named_as_every_other_sdk_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert open_session().region_name == "eu-north-1"
+    assert open_session("eu-west-3").region_name == "eu-west-3"
+    monkeypatch.delenv("AWS_REGION")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-south-1")
+    assert open_session().region_name == "eu-south-1"

@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.parameters.base import BaseProvider
 from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
 from botocore.exceptions import ClientError
 
+from streamlease.dynamodb.clients import open_session
 from streamlease.feed.secrets import SecretError, missing
 
 CACHE_S = 60
@@ -26,12 +27,18 @@ _DENIED = frozenset(
 type Providers = Mapping[str, Callable[[], BaseProvider]]
 
 
+PROVIDERS: Providers = {
+    "ssm": lambda: SSMProvider(boto3_session=open_session()),
+    "secretsmanager": lambda: SecretsProvider(boto3_session=open_session()),
+}
+
+
 class Secrets:
     """For one event loop. `providers` makes each store's client at its first use; where that fails, at the next."""
 
     def __init__(self, environment: Mapping[str, str], providers: Providers | None = None) -> None:
         self._environment = environment
-        self._makers = {"ssm": SSMProvider, "secretsmanager": SecretsProvider} if providers is None else providers
+        self._makers = PROVIDERS if providers is None else providers
         self._made: dict[str, BaseProvider] = {}
         self._asking: dict[str, asyncio.Task[str]] = {}
 

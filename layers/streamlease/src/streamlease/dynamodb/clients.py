@@ -4,6 +4,7 @@ The SDK repeats no write, or a write that had landed would come back as refused 
 caller's and accounted for (decision 031). Reads and offers are harmless to repeat, so the SDK may.
 """
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -96,9 +97,12 @@ def clients(
 
 
 def open_session(region: str | None = None, profile: str | None = None) -> boto3.Session:
-    """A session of its own: sessions are not to be shared between threads. Raises Denied for an unknown profile."""
+    """A session of its own: sessions are not to be shared between threads. Raises Denied for an unknown profile.
+
+    boto3 by itself reads AWS_DEFAULT_REGION only, where every other SDK and our sentences say AWS_REGION.
+    """
     try:
-        return boto3.Session(region_name=region, profile_name=profile)
+        return boto3.Session(region_name=region or os.environ.get("AWS_REGION") or None, profile_name=profile)
     except BotoCoreError as error:
         raise of_error(error, _creating("AWS", region)) from None
 
