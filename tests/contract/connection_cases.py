@@ -23,7 +23,7 @@ from streamlease.lease import (
     Stopped,
     Unproven,
 )
-from streamlease.model import Connection, DesiredState, Lease, LeaseMode, Position, Status, StatusState
+from streamlease.model import Connection, DesiredState, Lease, LeaseMode, Position, Saved, Status, StatusState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer, Value, Write
 from tests.contract.cases import WITHOUT, Case, Of, Without, changed, landed, nothing
@@ -225,20 +225,57 @@ def _crashed() -> list[Of]:
     return [claim, put_down]
 
 
-def _orphanings() -> Of:
+def _orphanings() -> list[Of]:
+    def saved(connection_id: str) -> Saved:
+        return Saved(connection_id, EPOCH, 9, 4, Position(70, "host-1"))
+
     def write(connection_id: str) -> Write:
         return lease.orphan(seen(connection_id, checkpoint_no=3), dead_worker_id=RIVAL, now_ms=NOW)
 
+    def carrying(connection_id: str) -> Write:
+        found = seen(connection_id, checkpoint_no=3)
+        return lease.orphan(found, dead_worker_id=RIVAL, now_ms=NOW, saved=saved(connection_id))
+
+    def unread(connection_id: str) -> Write:
+        return lease.orphan_unread(connection_id, dead_worker_id=RIVAL, now_ms=NOW, saved=None)
+
+    def unread_carrying(connection_id: str) -> Write:
+        return lease.orphan_unread(connection_id, dead_worker_id=RIVAL, now_ms=NOW, saved=saved(connection_id))
+
     dead = partial(owned, owner=RIVAL, lease_expires_at_ms=WITHOUT)
-    return (
+    return [
         Of("orphan", write, landed)
         .applies("the dead worker's", dead, True)
         .refuses("taken by another", partial(dead, owner=ME), False)
         .refuses("taken again", partial(dead, lease_epoch=EPOCH + 1), False)
         .refuses("checkpointed since", partial(dead, checkpoint_no=4), False)
         .refuses("it stands on an expiry of its own", partial(dead, lease_expires_at_ms=EXPIRED), False)
-        .refuses("deleted", nothing, False)
-    )
+        .refuses("deleted", nothing, False),
+        Of("orphan with a page's position", carrying, landed)
+        .applies("the dead worker's", dead, True)
+        .refuses("taken by another", partial(dead, owner=ME), False)
+        .refuses("taken again", partial(dead, lease_epoch=EPOCH + 1), False)
+        .refuses("checkpointed since", partial(dead, checkpoint_no=4), False)
+        .refuses("changed since", partial(dead, spec_version=5), False)
+        .refuses("it stands on an expiry of its own", partial(dead, lease_expires_at_ms=EXPIRED), False),
+        Of("orphan unread", unread, landed)
+        .applies("the dead worker's", dead, True)
+        .applies("of whatever epoch and version", partial(dead, lease_epoch=EPOCH + 1, spec_version=5), True)
+        .refuses("taken by another", partial(dead, owner=ME), False)
+        .refuses("it has no checkpoint", partial(dead, checkpoint_no=0), False)
+        .refuses("its epoch is no number", partial(dead, lease_epoch=str(EPOCH)), False)
+        .refuses("it stands on an expiry of its own", partial(dead, lease_expires_at_ms=EXPIRED), False)
+        .refuses("deleted", nothing, False),
+        Of("orphan unread with a page's position", unread_carrying, landed)
+        .applies("the dead worker's", dead, True)
+        .applies("it had only a page", partial(dead, checkpoint_no=0), True)
+        .refuses("taken by another", partial(dead, owner=ME), False)
+        .refuses("taken again", partial(dead, lease_epoch=EPOCH + 1), False)
+        .refuses("the item is as new", partial(dead, checkpoint_no=9), False)
+        .refuses("changed since", partial(dead, spec_version=5), False)
+        .refuses("it stands on an expiry of its own", partial(dead, lease_expires_at_ms=EXPIRED), False)
+        .refuses("deleted", nothing, False),
+    ]
 
 
 def _people() -> list[Of]:
@@ -296,7 +333,7 @@ TRANSITIONS: Mapping[str, list[Case]] = {
         _checkpoints(),
         _releases(),
         *_crashed(),
-        _orphanings(),
+        *_orphanings(),
         *_people(),
     )
 }

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from functools import partial
 
-from streamlease import membership
-from streamlease.flows.stream import inbox_entry
+from streamlease import inbox, membership, pages
 from streamlease.membership import Ahead, Beat, Behind, Buried
-from streamlease.model import FleetSummary, Member, MemberState
+from streamlease.model import FleetSummary, Member, MemberState, Position, Saved
+from streamlease.pages import Overtaken, Unwritable, Written
 from streamlease.plan import Notice
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer, Item, Update, Value, Write
@@ -103,11 +103,45 @@ def _summary(worker_id: str, **attributes: Value | Without) -> Item:
 
 
 def _notice(worker_id: str) -> Write:
-    return inbox_entry(Notice(worker_id, "feed/ü#1", 4))
+    return inbox.put(Notice(worker_id, "feed/ü#1", 4))
 
 
 def _entry(worker_id: str, spec_version: int) -> Item:
     return {"worker_id": worker_id, "item": "inbox#feed/ü#1", "spec_version": spec_version}
+
+
+_SAVED = Saved("feed/ü#1", 1_700_000_000_007, 9, 4, Position("b-\U0001d11e", "host-1", None, "tok\u00e9n"))
+
+
+def _page(worker_id: str, **attributes: Value | Without) -> Item:
+    item: dict[str, Value] = {
+        "schema": 1,
+        "worker_id": worker_id,
+        "item": "page#7",
+        "version": 3,
+        "packed": b"\x00\xff",
+    }
+    return changed(item, **attributes)
+
+
+def _create_page(worker_id: str) -> Write:
+    return pages.create(worker_id, 7)
+
+
+def _write_page(worker_id: str) -> Write:
+    return pages.write(worker_id, 7, version=4, entries=[_SAVED])
+
+
+def _seal_page(worker_id: str) -> Write:
+    return pages.seal(_page(worker_id))
+
+
+def _remove_page(worker_id: str) -> Write:
+    return pages.remove(_page(worker_id))
+
+
+def _delete_notice(worker_id: str) -> Write:
+    return inbox.delete(worker_id, inbox.Entry("feed/ü#1", 4))
 
 
 _DRAINING, _DEAD, _GONE = ({"state": state} for state in ("DRAINING", "DEAD", "GONE"))
@@ -158,6 +192,28 @@ TRANSITIONS: Mapping[str, list[Case]] = {
         .applies("none yet", nothing, True)
         .applies("of an older version", partial(_entry, spec_version=3), True)
         .refuses("of the same version", partial(_entry, spec_version=4), False),
+        Of("delete a notice", _delete_notice, landed)
+        .applies("the version acted on", partial(_entry, spec_version=4), True)
+        .refuses("a newer one", partial(_entry, spec_version=5), False)
+        .refuses("deleted before", nothing, False),
+        Of("create a page", _create_page, landed)
+        .applies("the first", nothing, True)
+        .refuses("there already", _page, False),
+        Of("write a page", _write_page, pages.written)
+        .applies("an older version", _page, Written())
+        .applies("empty", partial(_page, version=0, packed=WITHOUT), Written())
+        .refuses("as new", partial(_page, version=4), Overtaken(4))
+        .refuses("sealed", partial(_page, sealed=True), Unwritable("sealed"))
+        .refuses("absent", nothing, Unwritable("missing")),
+        Of("seal a page", _seal_page, landed)
+        .applies("open", _page, True)
+        .refuses("sealed before", partial(_page, sealed=True), False)
+        .refuses("no page", partial(_page, version=WITHOUT), False)
+        .refuses("absent", nothing, False),
+        Of("remove a page", _remove_page, landed)
+        .applies("sealed", partial(_page, sealed=True), True)
+        .refuses("open", _page, False)
+        .refuses("absent", nothing, False),
     )
 }
 DECIDED_ELSEWHERE: Mapping[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from random import Random
 from streamlease import items, lease, membership
 from streamlease.lease import Change, Changed, Checkpoint, Checkpointed, Claimed, Lost, Renewed, Stopped, Unproven
 from streamlease.membership import Beat, Behind
-from streamlease.model import DesiredState, Lease, LeaseMode, MemberState, Position
+from streamlease.model import Connection, DesiredState, Lease, LeaseMode, MemberState, Position, Saved
 from streamlease.timing import Instant, Timing
 from streamlease.write import Answer, Applied, Item, Write
 from tests.core.cells import Cell
@@ -352,8 +352,21 @@ class World:
         if item is None or not isinstance(owner, str) or self.members[owner].item is None:
             return
         if items.member(self.members[owner].item or {}).state is MemberState.DEAD:
-            write = lease.orphan(items.connection(item), dead_worker_id=owner, now_ms=self.true_ms)
+            seen = items.connection(item)
+            write = lease.orphan(seen, dead_worker_id=owner, now_ms=self.true_ms)
+            if self.random.random() < 0.5:
+                write = lease.orphan_unread(
+                    seen.connection_id, dead_worker_id=owner, now_ms=self.true_ms, saved=self.paged(seen)
+                )
             self.send(worker, self.connection, write, lambda answer: None)
+
+    def paged(self, seen: Connection) -> Saved | None:
+        """What a page of the dead worker might say: of this epoch or the one before, of a higher number or not."""
+        if self.random.random() < 0.5 or seen.position is None:
+            return None
+        epoch = seen.lease_epoch - self.random.randrange(2)
+        number = seen.checkpoint_no + self.random.randrange(2)
+        return Saved(seen.connection_id, epoch, number, seen.spec_version, seen.position)
 
     # --- people ---
 

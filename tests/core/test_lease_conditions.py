@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streamlease import items, lease, membership
+from streamlease import inbox, items, lease, membership, pages
 from streamlease.lease import Change, Checkpoint
-from streamlease.model import DesiredState, Lease, LeaseMode, Member, MemberState, Position
+from streamlease.model import DesiredState, Lease, LeaseMode, Member, MemberState, Position, Saved
 from streamlease.timing import Instant, Timing
 from streamlease.write import AllOf, Condition, Put, Write, holds
 
@@ -49,6 +49,8 @@ WORKER_MODE = changed(OWNED, {"lease_expires_at_ms": None})
 LEASE = Lease("c1", "w1", EPOCH, 3, NOW_MS + 20_000)
 SEEN = items.connection(UNPROVEN)
 SEEN_BY_REAPER = items.connection(WORKER_MODE)
+SAVED = Saved("c1", EPOCH, 9, 3, Position(70))
+PAGE: dict[str, Any] = {"worker_id": "w1", "item": "page#3", "version": 7}
 LIVE: dict[str, Any] = {
     "worker_id": "w1",
     "state": "LIVE",
@@ -200,6 +202,73 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
             {"checkpoint_no": 5},
             {"lease_expires_at_ms": 0},
         ],
+    ),
+    (
+        "orphaning with a newer position of a page",
+        lease.orphan(SEEN_BY_REAPER, dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
+        WORKER_MODE,
+        [{"crashes": 3}],
+        [
+            {"lease_owner": "w2"},
+            {"lease_epoch": EPOCH + 1},
+            {"checkpoint_no": 5},
+            {"lease_expires_at_ms": 0},
+            {"spec_version": 4},
+        ],
+    ),
+    (
+        "orphaning without a read",
+        lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=None),
+        WORKER_MODE,
+        [{"crashes": 3}, {"spec_version": 4}, {"lease_epoch": EPOCH + 1}, {"checkpoint_no": 1}],
+        [
+            {"lease_owner": "w2"},
+            {"lease_epoch": "7"},
+            {"checkpoint_no": 0},
+            {"checkpoint_no": None},
+            {"lease_expires_at_ms": 0},
+        ],
+    ),
+    (
+        "orphaning without a read, with the position of a page",
+        lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
+        WORKER_MODE,
+        [{"crashes": 3}, {"checkpoint_no": 0}, {"checkpoint_no": 8}],
+        [
+            {"lease_owner": "w2"},
+            {"lease_epoch": EPOCH + 1},
+            {"checkpoint_no": 9},
+            {"lease_expires_at_ms": 0},
+            {"spec_version": 4},
+        ],
+    ),
+    (
+        "page write",
+        pages.write("w1", 3, version=8, entries=[SAVED]),
+        PAGE,
+        [{"version": 0}],
+        [{"version": 8}, {"version": None}, {"sealed": True}],
+    ),
+    (
+        "page seal",
+        pages.seal(PAGE),
+        PAGE,
+        [{"version": 0}],
+        [{"sealed": True}, {"version": None}],
+    ),
+    (
+        "page removal",
+        pages.remove(PAGE),
+        {**PAGE, "sealed": True},
+        [{"version": 99}],
+        [{"sealed": None}],
+    ),
+    (
+        "inbox deletion",
+        inbox.delete("w1", inbox.Entry("c1", 4)),
+        {"worker_id": "w1", "item": "inbox#c1", "spec_version": 4},
+        [],
+        [{"spec_version": 5}, {"spec_version": 3}],
     ),
     (
         "control",

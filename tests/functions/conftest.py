@@ -18,6 +18,7 @@ from functions.reconcile import app as reconcile_app
 from functions.stream import app as stream_app
 from streamlease.dynamodb.attributes import decode_item, encode_item
 from streamlease.dynamodb.executor import Executor
+from streamlease.flow import Batch
 from streamlease.write import Item, Table
 from tests.fakes.tables import create_table_requests
 
@@ -116,8 +117,14 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     reconcile_app.deployment.cache_clear()
 
 
+def _one_by_one(executor: Executor, batch: Batch) -> tuple[object, ...]:
+    """moto reads no PartiQL condition, so a batch goes as its writes. The emulator has real ones (tests/contract)."""
+    return tuple(executor.perform(write) for write in batch.writes)
+
+
 @pytest.fixture
-def deployed(environment: dict[str, str]) -> Iterator[Deployed]:
+def deployed(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    monkeypatch.setattr(Executor, "_batch", _one_by_one)
     with mock_aws():
         dynamodb: DynamoDBClient = boto3.client("dynamodb")
         sqs: SQSClient = boto3.client("sqs")

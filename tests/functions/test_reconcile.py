@@ -157,7 +157,7 @@ def test_an_item_that_cannot_be_read_is_reported_once_with_its_id_and_left_alone
     deployed: Deployed, output: Output
 ) -> None:
     """It is met by the sweep, by the burial and by the walk of all owners."""
-    bad = connection("bad", lease_owner="dead", lease_nonce="n", lease_expires_at_ms=None, lease_epoch="7")
+    bad = connection("bad", lease_owner="dead", lease_nonce="n", lease_expires_at_ms=None, spec_version="7")
     deployed.put(Table.CONNECTIONS, bad)
     deployed.put(Table.CONNECTIONS, connection("good", lease_owner="dead", lease_nonce="n", lease_expires_at_ms=None))
     deployed.put(Table.MEMBERS, member("dead", NOW_MS - 5_000))

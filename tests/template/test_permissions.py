@@ -91,7 +91,7 @@ def test_no_part_shares_its_role(document: Document) -> None:
     assert len(set(roles)) == len(roles) == 4
 
 
-def test_a_worker_may_renew_in_batches(document: Document) -> None:
+def test_a_worker_may_renew_and_orphan_in_batches(document: Document) -> None:
     assert writes_to(document, "WorkerRole", "ConnectionsTable") == {"dynamodb:UpdateItem", "dynamodb:PartiQLUpdate"}
 
 
@@ -113,7 +113,14 @@ def test_the_reconcile_function_can_sweep_audit_bury_and_orphan(document: Docume
         assert ("dynamodb:Query", {"Fn::Sub": f"${{ConnectionsTable.Arn}}/index/{index}"}) in grants
     assert ("dynamodb:Scan", {"Fn::Sub": "${ConnectionsTable.Arn}/index/by_owner"}) in grants
     assert ("dynamodb:Scan", {"Fn::GetAtt": ["MembersTable", "Arn"]}) in grants
-    assert writes_to(document, "ReconcileRole", "ConnectionsTable") == {"dynamodb:UpdateItem"}
+    assert writes_to(document, "ReconcileRole", "ConnectionsTable") == {"dynamodb:UpdateItem", "dynamodb:PartiQLUpdate"}
+
+
+def test_who_may_bury_may_seal_a_dead_workers_pages_and_remove_what_is_left(document: Document) -> None:
+    for role, own in (("ReconcileRole", set()), ("WorkerRole", {"dynamodb:PutItem"})):
+        assert ("dynamodb:Query", {"Fn::GetAtt": ["WorkerItemsTable", "Arn"]}) in grants_of(document, role)
+        wanted = {"dynamodb:PartiQLUpdate", "dynamodb:DeleteItem"} | own
+        assert writes_to(document, role, "WorkerItemsTable") == wanted, role
 
 
 def test_a_worker_reads_secrets_under_the_prefix_only(document: Document) -> None:

@@ -179,7 +179,8 @@ def test_every_page_is_swept() -> None:
     troubled = Troubled(fleet.perform)
     swept = run(orphan_all("dead"), troubled.perform)
     assert (len(swept.offers), swept.left, swept.complete) == (1_003, 1_003, True)
-    assert sum(isinstance(request, Query) for request in troubled.performed) == 2
+    shown = [r for r in troubled.performed if isinstance(r, Query) and r.table is Table.CONNECTIONS]
+    assert len(shown) == 2
 
 
 # --- time ------------------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def test_a_burial_keeps_to_its_time_and_goes_on_where_it_stopped(step_ms: int) -
         began_s = fleet.clock.mono_s
         stop_at_s = began_s + 0.1
         done = bury(fleet, perform, begin_at=begin_at, stop_at_s=stop_at_s)
-        assert fleet.clock.mono_s <= stop_at_s + 5 * step_ms / 1000, "it begins nothing new"
+        assert fleet.clock.mono_s <= stop_at_s + 8 * step_ms / 1000, "it begins nothing new"
         orphaned += done.orphaned
         assert done.go_on_at is None or fleet.clock.mono_s >= stop_at_s
         begin_at = done.go_on_at or ""

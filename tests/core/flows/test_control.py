@@ -14,7 +14,7 @@ from streamlease.flows import control
 from streamlease.flows.control import RACES, Operator, satisfied
 from streamlease.flows.sweep import stored_fleet
 from streamlease.lease import Absentee, Busy, Change, Changed, Done, Exists
-from streamlease.model import Connection, DesiredState, FleetSummary
+from streamlease.model import Connection, DesiredState, FleetSummary, LeaseMode
 from streamlease.write import Page, Put, Read, Scan, Table, Update
 from tests.core.flows.stores import SHARDS, TIMING, Fleet
 from tests.core.strategies import CONNECTIONS, NAMES, SPECS
@@ -121,7 +121,21 @@ def test_a_connection_satisfies_what_it_is(seen: Connection) -> None:
     assert not satisfied(seen, Change(upstream_url=seen.upstream_url + "/"))
     other = DesiredState.STOPPED if seen.desired_state is DesiredState.STARTED else DesiredState.STARTED
     assert not satisfied(seen, Change(other))
-    assert satisfied(seen, Change(forget_position=True)) is (seen.position is None)
+    in_a_page = seen.lease_owner is not None and seen.lease_expires_at_ms is None
+    if not in_a_page:
+        assert satisfied(seen, Change(forget_position=True)) is (seen.position is None)
+
+
+def test_in_worker_mode_a_position_is_forgotten_that_only_a_page_holds() -> None:
+    fleet = Fleet()
+    fleet.own("c1", "w1", LeaseMode.WORKER)
+    forget = Change(forget_position=True)
+    assert fleet.connection("c1").position is None
+    run(control.change("c1", forget, operator=ME), fleet.perform)
+    told = fleet.connection("c1")
+    assert (told.spec_version, told.positions_since_version) == (2, 2)
+    run(control.change("c1", forget, operator=ME), fleet.perform)
+    assert fleet.connection("c1") == told, "once is enough"
 
 
 def test_a_change_of_what_is_not_there_is_told() -> None:

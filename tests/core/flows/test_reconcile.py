@@ -194,7 +194,7 @@ def test_an_owner_whose_member_item_cannot_be_read_keeps_what_it_has() -> None:
 def test_each_unreadable_item_is_reported_once_a_run_and_stops_nothing() -> None:
     fleet = busy()
     fleet.edit("orphan0", lease_epoch="7")
-    fleet.edit("stray0", crashes="many")
+    fleet.edit("stray0", checkpoint_no="many")
     fleet.edit("free0", spec="{}")
     fleet.perform(Put(Table.MEMBERS, {"worker_id": "#fleet", "shards": "many"}, Always()))
     fleet.perform(Put(Table.MEMBERS, {"worker_id": "odd"}, Always()))

@@ -1,7 +1,7 @@
 """The scheduled run, when time runs out, it crashes, or a request fails: the next makes it good."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamlease import membership
 from streamlease.errors import Conflict, Denied, Fault, Throttled, Unreachable
-from streamlease.flow import Request, run
+from streamlease.flow import Batch, Request, run
 from streamlease.flows.reconcile import OLDEST_READ, OWNER_WALK_EVERY_MS, Report, reconcile
 from streamlease.flows.sweep import stored_fleet
 from streamlease.membership import raise_shards
@@ -145,9 +145,16 @@ class CountingOrphans(Fleet):
 
     def _perform(self, request: Request) -> object:
         answer = self.store.perform(request)
-        if isinstance(request, Update) and request.set.get("last_event") == "ORPHANED" and isinstance(answer, Applied):
-            self.orphaned[request.key["connection_id"]] += 1
+        if isinstance(request, Batch):
+            for write, each in zip(request.writes, cast("tuple[object, ...]", answer), strict=True):
+                self._count(write, each)
+        else:
+            self._count(request, answer)
         return answer
+
+    def _count(self, write: object, answer: object) -> None:
+        if isinstance(write, Update) and write.set.get("last_event") == "ORPHANED" and isinstance(answer, Applied):
+            self.orphaned[write.key["connection_id"]] += 1
 
 
 @pytest.mark.parametrize(

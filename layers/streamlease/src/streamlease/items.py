@@ -44,6 +44,7 @@ def connection(item: Item) -> Connection:
         lease_expires_at_ms=expires_at_ms,
         lease_nonce=_optional_id(item, "lease_nonce", where),
         position=_position(item, where),
+        positions_since_version=_optional_int(item, "positions_since_version", where) or 0,
         checkpoint_no=_optional_int(item, "checkpoint_no", where) or 0,
         crashes=_optional_int(item, "crashes", where) or 0,
         not_before_ms=_optional_int(item, "not_before_ms", where),

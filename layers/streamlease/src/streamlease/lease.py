@@ -18,6 +18,7 @@ from streamlease.model import (
     Lease,
     LeaseMode,
     Position,
+    Saved,
     Status,
     StatusState,
 )
@@ -29,6 +30,7 @@ from streamlease.write import (
     Condition,
     Delete,
     Equals,
+    Greater,
     Item,
     Less,
     Not,
@@ -256,6 +258,7 @@ def control(seen: Connection, change: Change, *, shard: str, now_ms: int, update
     if change.labels is not None:
         attributes["labels"] = dict(change.labels)
     if change.forget_position:
+        attributes["positions_since_version"] = seen.spec_version + 1
         remove += ["position", "last_sequence"]
     return Update(
         Table.CONNECTIONS,
@@ -548,22 +551,63 @@ def _still_ours(item: Item | None, lease: Lease) -> Connection | Lost:
 # --- orphan: written by whoever buried the owner ---------------------------------------------------------------------
 
 
-def orphan(seen: Connection, *, dead_worker_id: str, now_ms: int) -> Update:
+def orphan_unread(connection_id: str, *, dead_worker_id: str, now_ms: int, saved: Saved | None) -> Update:
+    """The orphaning of a connection that nobody has read: right as it is for one that has a checkpoint of its epoch,
+    and refused for any other, which shows the item to `orphan` it by. `saved`: what the dead worker's pages, sealed
+    before, say last of it.
+
+    Condition: owned by the dead worker, without an expiry of its own, of a readable epoch, and a checkpoint is in the
+    item. With `saved`: of that epoch and version, and its number is above the item's.
+    """
+    ours = (Equals("lease_owner", dead_worker_id), Absent("lease_expires_at_ms"))
+    attributes: dict[str, Value] = {**_freed(0, now_ms)}
+    if saved is None:
+        condition = all_of(*ours, Less("lease_epoch", NO_EPOCH), Greater("checkpoint_no", 0))
+    else:
+        condition = all_of(
+            *ours,
+            Equals("lease_epoch", saved.epoch),
+            Equals("spec_version", saved.spec_version),
+            Less("checkpoint_no", saved.checkpoint_no),
+        )
+        attributes |= {"checkpoint_no": saved.checkpoint_no, **items.position_attributes(saved.position)}
+    return Update(
+        Table.CONNECTIONS,
+        _key(connection_id),
+        condition,
+        set=attributes,
+        remove=("lease_owner", "lease_nonce"),
+    )
+
+
+def orphan(seen: Connection, *, dead_worker_id: str, now_ms: int, saved: Saved | None = None) -> Update:
     """Condition: owned by the dead worker in the epoch seen, and without an expiry of its own (a connection-mode lease
-    stands on that), and no checkpoint written since. Counts a crash where the epoch had written no checkpoint."""
-    crashes = seen.crashes + 1 if seen.checkpoint_no == 0 else 0
+    stands on that), and no checkpoint written since. Counts a crash where the epoch had written no checkpoint, neither
+    in the item nor in a page.
+
+    The position of `saved` rides along where it is of the epoch seen and of a higher number, unless somebody has asked
+    for a start from nowhere since; then no change may come between either.
+    """
+    newer = saved is not None and saved.epoch == seen.lease_epoch and saved.checkpoint_no > seen.checkpoint_no
+    crashes = seen.crashes + 1 if seen.checkpoint_no == 0 and not newer else 0
     attributes: dict[str, Value] = {**_freed(crashes, now_ms)}
     if crashes >= CRASHES_BEFORE_POSTPONEMENT:
         attributes["not_before_ms"] = postponed_until_ms(crashes, now_ms)
+    terms: list[Condition] = [
+        Equals("lease_owner", dead_worker_id),
+        Equals("lease_epoch", seen.lease_epoch),
+        Equals("checkpoint_no", seen.checkpoint_no),
+        Absent("lease_expires_at_ms"),
+    ]
+    if saved is not None and newer:
+        attributes["checkpoint_no"] = saved.checkpoint_no
+        if saved.spec_version >= seen.positions_since_version:
+            attributes.update(items.position_attributes(saved.position))
+            terms.append(Equals("spec_version", seen.spec_version))
     return Update(
         Table.CONNECTIONS,
         _key(seen.connection_id),
-        all_of(
-            Equals("lease_owner", dead_worker_id),
-            Equals("lease_epoch", seen.lease_epoch),
-            Equals("checkpoint_no", seen.checkpoint_no),
-            Absent("lease_expires_at_ms"),
-        ),
+        all_of(*terms),
         set=attributes,
         remove=("lease_owner", "lease_nonce"),
     )

@@ -71,6 +71,18 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint as a position page holds it (worker mode)."""
+
+    connection_id: str
+    epoch: int
+    checkpoint_no: int
+    spec_version: int
+    """Of the spec that the position was made by."""
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     state: StatusState
     since_ms: int
@@ -91,6 +103,8 @@ class Connection:
     lease_expires_at_ms: int | None = None
     lease_nonce: str | None = None
     position: Position | None = None
+    positions_since_version: int = 0
+    """Positions made by an older version of the spec are not to be kept: somebody asked for a start from nowhere."""
     checkpoint_no: int = 0
     crashes: int = 0
     not_before_ms: int | None = None

@@ -128,8 +128,14 @@ def satisfied(seen: Connection, wanted: Change) -> bool:
         and (wanted.upstream_url is None or wanted.upstream_url == seen.upstream_url)
         and (wanted.spec is None or wanted.spec == seen.spec)
         and (wanted.labels is None or dict(wanted.labels) == dict(seen.labels))
-        and not (wanted.forget_position and seen.position is not None)
+        and (not wanted.forget_position or _starts_from_nowhere(seen))
     )
+
+
+def _starts_from_nowhere(seen: Connection) -> bool:
+    """In worker mode an owner's newest position is not in the item, which then has to say that it is gone."""
+    paged = seen.lease_owner is not None and seen.lease_expires_at_ms is None
+    return seen.position is None and (not paged or seen.positions_since_version == seen.spec_version)
 
 
 def delete(connection_id: str, *, operator: Operator) -> Flow[Done | Busy | Absentee]:

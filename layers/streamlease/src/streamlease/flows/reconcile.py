@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from streamlease import items, membership, plan
 from streamlease.errors import Malformed
-from streamlease.flow import Flow, now, page, read, send, write
-from streamlease.flows.bury import bury_expired, orphan_one
+from streamlease.flow import BATCH_WRITES, Flow, chunks, now, page, read, send, write
+from streamlease.flows import pages
+from streamlease.flows.bury import Swept, bury_expired, free
+from streamlease.flows.pages import Testament
 from streamlease.flows.sweep import Roster, members, most_shards, shard_page
-from streamlease.model import RECONCILE_ID, Connection, Member, MemberState, Offer
+from streamlease.model import RECONCILE_ID, Member, MemberState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Index, Item, Read, Scan, Table, Update, Value
 
 OWNER_WALK_EVERY_MS = 15 * 60_000
 WALK_PAGE = 100
-"""Owned connections between two looks at the time: each may have to be orphaned, which is two requests."""
+"""Owned connections between two looks at the time: each may have to be orphaned."""
 OLDEST_READ = 25
 """How many of the freed connections are read to tell how long they have waited: the index does not say."""
 
@@ -170,17 +172,20 @@ def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
         return place
     everybody = this.roster.members
     alive = {m.worker_id: True for m in everybody if m.state in (MemberState.LIVE, MemberState.DRAINING)}
+    testaments: dict[str, Testament] = {}
     cursor = place.walk
     while True:
         answer = yield from page(Scan(Table.CONNECTIONS, Index.BY_OWNER, cursor=cursor, limit=WALK_PAGE))
-        freed: list[Offer] = []
-        for item in answer.items:
-            connection = yield from _orphan_unless_alive(report, item, alive)
-            if connection is not None:
-                instant = yield from now()
-                freed.append(plan.offer(connection.connection_id, "orphaned", instant.wall_ms))
-        report.orphaned += len(freed)
-        report.untaken_offers += len((yield from send(freed)))
+        swept = Swept()
+        for owner, group in (yield from _of_the_dead(answer.items, alive)).items():
+            if owner not in testaments:
+                testaments[owner] = yield from pages.seal(owner)
+                report.malformed += testaments[owner].malformed
+            for some in chunks(group, BATCH_WRITES):
+                yield from free(some, owner, testaments[owner], swept)
+        report.orphaned += len(swept.offers)
+        report.untaken_offers += swept.untaken
+        report.malformed += swept.malformed
         cursor = answer.cursor
         if cursor is None:
             report.walked_owners = True
@@ -190,21 +195,21 @@ def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
             return replace(place, walk=cursor)
 
 
-def _orphan_unless_alive(report: Report, item: Item, alive: dict[str, bool]) -> Flow[Connection | None]:
-    """`alive` was read before the index was: who is missing from it may have joined since, and is looked up before
-    anything is taken from it."""
-    owner = str(item.get("lease_owner"))
-    if owner not in alive:
-        member = yield from read(Read(Table.MEMBERS, {"worker_id": owner}))
-        alive[owner] = member is not None and member.get("state") not in (MemberState.DEAD, MemberState.GONE)
-    if alive[owner]:
-        return None
-    try:
-        found = yield from orphan_one(str(item.get("connection_id")), owner)
-    except Malformed as problem:
-        report.malformed.append(problem)
-        return None
-    return found if isinstance(found, Connection) else None
+def _of_the_dead(owned: tuple[Item, ...], alive: dict[str, bool]) -> Flow[dict[str, list[Item]]]:
+    """Connections by their owner, of owners that are dead or absent.
+
+    `alive` was read before the index was: who is missing from it may have joined since, and is looked up before
+    anything is taken from it.
+    """
+    found: dict[str, list[Item]] = {}
+    for item in owned:
+        owner = str(item.get("lease_owner"))
+        if owner not in alive:
+            member = yield from read(Read(Table.MEMBERS, {"worker_id": owner}))
+            alive[owner] = member is not None and member.get("state") not in (MemberState.DEAD, MemberState.GONE)
+        if not alive[owner]:
+            found.setdefault(owner, []).append(item)
+    return found
 
 
 def _not_streaming(member: Member) -> int:

@@ -1,11 +1,11 @@
 """One change of a connection item, as the stream tells of it: an offer, a notice to its owner, or nothing."""
 
-from streamlease import plan
+from streamlease import inbox, plan
 from streamlease.errors import Unreachable
 from streamlease.flow import Flow, SendOffers, now, write
-from streamlease.model import SCHEMA, Offer
+from streamlease.model import Offer
 from streamlease.plan import Notice
-from streamlease.write import Absent, Item, Less, Put, Table, any_of
+from streamlease.write import Item
 
 
 def react(image: Item | None) -> Flow[Offer | Notice | None]:
@@ -18,21 +18,7 @@ def react(image: Item | None) -> Flow[Offer | Notice | None]:
             if untaken:
                 raise Unreachable(f"the offers queue did not take the offer of connection {found.connection_id!r}")
         case Notice():
-            yield from write(inbox_entry(found))
+            yield from write(inbox.put(found))
         case None:
             pass
     return found
-
-
-def inbox_entry(notice: Notice) -> Put:
-    """Condition: no entry yet, or one of an older version."""
-    return Put(
-        Table.WORKER_ITEMS,
-        {
-            "schema": SCHEMA,
-            "worker_id": notice.worker_id,
-            "item": f"inbox#{notice.connection_id}",
-            "spec_version": notice.spec_version,
-        },
-        any_of(Absent("worker_id"), Less("spec_version", notice.spec_version)),
-    )
