@@ -65,6 +65,10 @@ class Fleet:
         shell = self.slots.get(slot)
         return shell if shell is not None and shell.process.alive else None
 
+    def busiest(self) -> str:
+        """The slot whose process holds most leases."""
+        return max(sorted(self.slots), key=lambda slot: shell.holds() if (shell := self.running(slot)) else -1)
+
     def living(self) -> list[Shell]:
         return [shell for shell in self.everybody if shell.process.alive]
 

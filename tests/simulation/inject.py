@@ -1,6 +1,6 @@
 """Carry out what a scenario plans, and count a fault when it hits a request on its way or the holder of a lease."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.kernel import Kernel, S
@@ -10,6 +10,7 @@ from tests.simulation.offers import Mischief
 from tests.simulation.operators import People
 from tests.simulation.process import Place, Process, Trap
 from tests.simulation.scenario import (
+    BUSIEST,
     Act,
     Befall,
     BlockLoop,
@@ -72,6 +73,8 @@ class Injector:
 
     def _do(self, entry: Planned, cause: int) -> None:
         now_us = self.kernel.now_us
+        if isinstance(entry, Pause | Crash | BlockLoop | Partition | StepClock | Befall) and entry.who == BUSIEST:
+            entry = replace(entry, who=self.fleet.busiest())
         match entry:
             case Befall(twist=twist, label=label, who=who, delay_us=delay_us):
                 self.network.waiting.append(RequestFault(twist, label, who, delay_us, cause))

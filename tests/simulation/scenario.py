@@ -1,7 +1,7 @@
 """What one seed is: a fleet, its connections, what people do, and what goes wrong when. All values, all drawn up front.
 
 A failing seed is shrunk by leaving out entries of `plan`, with everything else as it was. `who` is a slot of the
-service (`w0`, `w1`, …), which successive processes fill, or `*`.
+service (`w0`, `w1`, …), which successive processes fill, or `*`, or `BUSIEST`.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,9 @@ from tests.simulation.kernel import S
 from tests.simulation.network import Service, Twist
 from tests.simulation.process import Place
 from tests.simulation.upstream import Nature
+
+BUSIEST = "busiest"
+"""Whichever slot holds most leases when the entry's time has come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,10 @@ class Worker:
         self._blocked_until_us = max(self._blocked_until_us, now_us + length_us)
         self._loop.hold(now_us + length_us)
 
+    def stop_keeper(self, length_us: int) -> None:
+        """The keeper's thread stands still, the event loop goes on."""
+        self._keeping.hold(self.world.kernel.now_us + length_us)
+
     def holds(self) -> int:
         return self._keeper.owned if self._keeper is not None else 0
 
