@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -76,12 +77,14 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _command(checkout: Checkout, sam: Path, into: Path, log: Path) -> Command:
     # Its own python3.13 must be the first on PATH: SAM and the layer's Makefile build with that one.
-    environment = clean_environment({"SAM_CLI_TELEMETRY": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    scratch = Path(tempfile.mkdtemp(prefix="streamlease-sam-"))  # where SAM and pip leave folders
+    more = {"SAM_CLI_TELEMETRY": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "TMPDIR": str(scratch)}
+    environment = clean_environment(more)
     environment["PATH"] = f"{sam.parent}:{environment.get('PATH', '')}"
     arguments = [str(sam), "build", "--template-file", str(checkout.root / "template.yaml"), "--build-dir", str(into)]
     # Not SAM's own cache, which overlooks a changed library under an unchanged requirements file.
     arguments += ["--no-cached", "--parallel"]
-    return Command("sam build", arguments, environment, checkout.root, log)
+    return Command("sam build", arguments, environment, checkout.root, log, remove=[scratch])
 
 
 def _prune(place: Path, finished: Path) -> None:

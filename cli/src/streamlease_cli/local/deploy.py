@@ -1,5 +1,6 @@
 """`sam deploy` of a build into the embedded AWS, by the real SAM CLI, and what the stack then offers."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +45,15 @@ def deploy(
     sam = checkout.tool("sam", "sam")
     # SAM waits this long between two looks; its default of 5 s is half of a local deployment.
     waiting = {"AWS_ENDPOINT_URL": emulator.endpoint, "SAM_CLI_TELEMETRY": "0", "SAM_CLI_POLL_DELAY": "0.1"}
+    scratch = Path(tempfile.mkdtemp(prefix="streamlease-sam-"))  # where SAM leaves folders
+    environment = clean_environment({**waiting, "TMPDIR": str(scratch)})
     arguments = [str(sam), "deploy", "--template-file", str(built.template), "--stack-name", name]
     arguments += ["--region", REGION, "--resolve-s3", "--capabilities", "CAPABILITY_IAM"]
     arguments += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
     if parameters:
         arguments += ["--parameter-overrides", *(f"{key}={value}" for key, value in parameters.items())]
     # In the build's folder there is no samconfig.toml, whose settings are for real accounts.
-    run(Command("sam deploy", arguments, clean_environment(waiting), built.template.parent, log), _WITHIN_S)
+    run(Command("sam deploy", arguments, environment, built.template.parent, log, remove=[scratch]), _WITHIN_S)
     return Stack(name, _outputs(emulator, name))
 
 
