@@ -20,13 +20,16 @@ from streamlease_worker.keeper_events import (
     HeartbeatAnswered,
     LoopTicked,
     OffersAnswered,
+    PagesAnswered,
     Release,
     Renew,
     Save,
+    SavePages,
     SendOffers,
     StatusChanged,
     Tick,
     heartbeat_write,
+    page_flow,
     writes,
 )
 from tests.fakes.clock import SetClock
@@ -129,6 +132,12 @@ class Bench:
                 except Exception as fault:  # noqa: BLE001 - as the shell does
                     answers = (fault,) * len(command.attempts)
                 return self.do(Answered(command.batch, sent, answers))  # type: ignore[arg-type]
+            case SavePages():
+                try:
+                    answers = run(page_flow(command), self.store.perform)
+                except Exception as fault:  # noqa: BLE001 - as the shell does
+                    answers = (fault,) * len(command.pages)
+                return self.do(PagesAnswered(command.batch, answers))  # type: ignore[arg-type]
             case Heartbeat():
                 try:
                     answer = self.store.perform(heartbeat_write(command, sent=sent, timing=TIMING))

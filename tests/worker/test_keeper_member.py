@@ -2,7 +2,7 @@
 
 from streamlease.errors import Throttled, Unreachable
 from streamlease.flow import Batch
-from streamlease.model import LeaseMode
+from streamlease.model import LeaseMode, StatusState
 from streamlease.write import Always, Table, Update
 from streamlease_worker.keeper_events import (
     Acquired,
@@ -179,11 +179,11 @@ def test_in_worker_mode_a_checkpoint_finds_out_about_a_change_or_a_loss() -> Non
     bench.report(claimed)
     bench.live(3_000)
     bench.memory.perform(Update(Table.CONNECTIONS, {"connection_id": "a"}, Always(), set={"checkpoint_no": 40}))
-    bench.do(PositionAdvanced("a", claimed.lease.epoch, 1, at(5)))
+    bench.report(claimed, StatusState.BACKOFF)
     bench.live(3_000)
     assert bench.item()["checkpoint_no"] == 41
     bench.memory.perform(Update(Table.CONNECTIONS, {"connection_id": "a"}, Always(), remove=("lease_owner",)))
-    bench.do(PositionAdvanced("a", claimed.lease.epoch, 1, at(6)))
+    bench.report(claimed)
     bench.store.trouble(Unreachable("no answer"), when=lambda r: isinstance(r, Batch))
     bench.live(3_000)
     assert bench.all(Fence) == [Fence("a", claimed.lease.epoch, "released")]

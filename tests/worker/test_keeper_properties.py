@@ -11,7 +11,7 @@ from streamlease.errors import Denied, Fault, Throttled, Unreachable
 from streamlease.flow import run
 from streamlease.flows.claim import Claimer, claim
 from streamlease.lease import Claimed
-from streamlease.model import LeaseMode, StatusState
+from streamlease.model import LeaseMode, Saved, StatusState
 from streamlease.timing import Instant
 from streamlease.write import Always, Answer, Applied, Table, Update
 from streamlease_worker.keeper_events import (
@@ -25,15 +25,18 @@ from streamlease_worker.keeper_events import (
     HeartbeatAnswered,
     LoopTicked,
     OffersAnswered,
+    PagesAnswered,
     PositionAdvanced,
     Release,
     ReleaseRequested,
     Renew,
     Save,
+    SavePages,
     SendOffers,
     Settled,
     Tick,
     heartbeat_write,
+    page_flow,
     writes,
 )
 from tests.worker.keeping import TIMING, WORKER, Bench, at
@@ -41,6 +44,17 @@ from tests.worker.keeping import TIMING, WORKER, Bench, at
 NAMES = st.sampled_from("abc")
 LOST = st.sampled_from([Throttled("slow down"), Unreachable("no answer"), Denied("no permission")])
 type Sent = Renew | Save | Release
+
+
+def size(command: Sent | SavePages | Heartbeat) -> int:
+    """How many answers it has."""
+    match command:
+        case Heartbeat():
+            return 1
+        case SavePages():
+            return len(command.pages)
+        case _:
+            return len(command.attempts)
 
 
 @dataclass(slots=True)
@@ -64,7 +78,7 @@ class Epoch:
 class OnTheWay:
     """A request that has left; it lands when a rule lets it."""
 
-    command: Sent | Heartbeat
+    command: Sent | SavePages | Heartbeat
     sent: Instant
     answers: tuple[Answer | Fault, ...] = ()
     landed: bool = False
@@ -81,6 +95,9 @@ class Keeping(RuleBasedStateMachine):
         self.epochs: dict[tuple[str, int], Epoch] = {}
         self.on_the_way: list[OnTheWay] = []
         self.takings = 0
+        self.versions: dict[int, int] = {}
+        self.entries: set[Saved] = set()
+        """Everything that a page was ever to hold."""
         self.member_proven_until_s = TIMING.deadline_s(self.bench.clock())
 
     # --- what happens -----------------------------------------------------------------------------------------------
@@ -144,8 +161,7 @@ class Keeping(RuleBasedStateMachine):
         waiting = [each for each in self.on_the_way if each.answers == ()]
         if waiting:
             way = waiting[pick % len(waiting)]
-            count = 1 if isinstance(way.command, Heartbeat) else len(way.command.attempts)
-            self.answer(way, (fault,) * count)
+            self.answer(way, (fault,) * size(way.command))
             if not isinstance(fault, Unreachable):
                 way.landed = True
 
@@ -229,6 +245,9 @@ class Keeping(RuleBasedStateMachine):
                 beats = [each for each in self.on_the_way if isinstance(each.command, Heartbeat)]
                 assert all(each.answers for each in beats), "one heartbeat at a time"
                 self.on_the_way.append(OnTheWay(command, self.bench.clock()))
+            case SavePages():
+                self.see_pages(command)
+                self.on_the_way.append(OnTheWay(command, self.bench.clock()))
             case SendOffers():
                 self.do(OffersAnswered())
             case Extended(connection_id, number, deadline_s):
@@ -252,6 +271,23 @@ class Keeping(RuleBasedStateMachine):
             case _:
                 pass
 
+    def see_pages(self, command: SavePages) -> None:
+        asked = [each.command for each in self.on_the_way if not each.answers]
+        in_flight = {page.number for each in asked if isinstance(each, SavePages) for page in each.pages}
+        for page in command.pages:
+            assert page.number not in in_flight, "one write of a page at a time"
+            assert page.version > self.versions.get(page.number, 0), "a version is used once"
+            self.versions[page.number] = page.version
+            for entry in page.entries:
+                epoch = self.epochs[entry.connection_id, entry.epoch]
+                assert not epoch.settled, "what is over is freed"
+                if entry not in self.entries:
+                    assert entry.checkpoint_no > epoch.last_number, "a checkpoint number is used once"
+                    assert not epoch.fenced, "a fenced lease saves nothing"
+                    assert not epoch.release_asked, "the release carries the newest"
+                    epoch.last_number = entry.checkpoint_no
+                self.entries.add(entry)
+
     def carry_out(self, way: OnTheWay) -> tuple[Answer | Fault, ...]:
         perform = self.bench.memory.perform
         if isinstance(way.command, Heartbeat):
@@ -259,6 +295,8 @@ class Keeping(RuleBasedStateMachine):
             if isinstance(beaten, Applied):
                 self.member_proven(TIMING.deadline_s(way.sent))
             return (beaten,)
+        if isinstance(way.command, SavePages):
+            return run(page_flow(way.command), perform)
         answers = run(flow.batch(writes(way.command, sent=way.sent, timing=TIMING)), perform)
         if isinstance(way.command, Renew):
             for attempt, answer in zip(way.command.attempts, answers, strict=True):
@@ -280,6 +318,9 @@ class Keeping(RuleBasedStateMachine):
         way.answers = answers
         if isinstance(way.command, Heartbeat):
             self.do(HeartbeatAnswered(way.sent, answers[0]))
+            return
+        if isinstance(way.command, SavePages):
+            self.do(PagesAnswered(way.command.batch, answers))
             return
         for attempt in way.command.attempts:
             self.epochs[attempt.lease.connection_id, attempt.lease.epoch].in_flight -= 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from streamlease.lease import Checkpoint, Claimed
-from streamlease.model import Connection, DesiredState, Lease, Position, Status, StatusState
+from streamlease.model import Connection, DesiredState, Lease, Position, Saved, Status, StatusState
 from streamlease_worker.keeper_events import FenceReason, Renewal, Saving
 
 ALIVE = frozenset({StatusState.STREAMING, StatusState.BACKOFF, StatusState.FAILED})
@@ -34,8 +34,8 @@ class Held:
     sent_s: float
     wanted: DesiredState
     position: Position | None
-    position_stored: bool
-    """Whether the item has held a position in this epoch, so that one found missing was taken away by somebody."""
+    position_version: int
+    """Of the spec that the position was made by."""
     phase: Phase = Phase.HELD
     in_flight: bool = False
     number: int = 0
@@ -48,7 +48,11 @@ class Held:
     blame: FenceReason = "expired"
     release_unanswered: bool = False
     _revision: int = 0
+    """Counts news of either kind; the next four are such counts."""
+    _position_revision: int = 0
+    _status_revision: int = 0
     _stored_revision: int = 0
+    _paged_revision: int = 0
     _alive_since_s: float | None = None
     _proven: bool = field(default=False)
 
@@ -65,14 +69,28 @@ class Held:
         """Whether there is news to store, of a feed that has proven itself."""
         return self._proven and self._revision > self._stored_revision
 
+    @property
+    def status_unsaved(self) -> bool:
+        """Worker mode: whether there is news for the item, where positions alone are none."""
+        return self._proven and self._status_revision > self._stored_revision
+
+    @property
+    def position_unsaved(self) -> bool:
+        """Worker mode: whether there is news for a page."""
+        newest_saved = max(self._stored_revision, self._paged_revision)
+        return self._proven and self.position is not None and self._position_revision > newest_saved
+
     def advance(self, position: Position, spec_version: int) -> None:
         if spec_version >= self.least_version and position != self.position:
             self.position = position
+            self.position_version = spec_version
             self._revision += 1
+            self._position_revision = self._revision
 
     def report(self, status: Status, now_s: float) -> None:
         self.status = status
         self._revision += 1
+        self._status_revision = self._revision
         if self._alive_since_s is None and status.state in ALIVE:
             self._alive_since_s = now_s
 
@@ -100,17 +118,28 @@ class Held:
         self.number += 1
         return Saving(self.lease, Checkpoint(self.number, self.position))
 
-    def stored(self, checkpoint: Checkpoint | None, revision: int) -> None:
+    def entry(self) -> Saved:
+        """Worker mode: how it would stand in a page, by the number used last."""
+        return Saved(*self.key, self.number, self.position_version, self.position or Position())
+
+    def turning(self) -> tuple[Saved, int]:
+        """Worker mode: what to write into a page, and the revision that it stores."""
+        self.number += 1
+        return self.entry(), self._revision
+
+    def stored(self, revision: int) -> None:
         self._stored_revision = max(self._stored_revision, revision)
-        if checkpoint is not None and checkpoint.position is not None:
-            self.position_stored = True
+
+    def paged(self, revision: int) -> None:
+        self._paged_revision = max(self._paged_revision, revision)
 
     def saw(self, found: Connection) -> bool:
-        """Take over what a reading of our item says. Returns whether a position was taken away."""
+        """Take over what a reading of our item says. Returns whether somebody asked for a start from nowhere."""
         self.number = max(self.number, found.checkpoint_no)
         self.wanted = found.desired_state
         if found.spec_version == self.lease.spec_version:
             return False
+        forgotten = found.positions_since_version > self.lease.spec_version
         self.lease = Lease(
             connection_id=found.connection_id,
             worker_id=self.lease.worker_id,
@@ -118,11 +147,9 @@ class Held:
             spec_version=found.spec_version,
             expires_at_ms=self.lease.expires_at_ms,
         )
-        forgotten = self.position_stored and found.position is None
         if forgotten:
             self.position = None
-            self.position_stored = False
-            self.least_version = found.spec_version
+            self.least_version = found.positions_since_version
         return forgotten
 
 
@@ -136,6 +163,6 @@ def take(claimed: Claimed, *, deadline_s: float, due_s: float, sent_s: float) ->
         sent_s=sent_s,
         wanted=connection.desired_state,
         position=connection.position,
-        position_stored=connection.position is not None,
+        position_version=connection.spec_version,
         number=connection.checkpoint_no,
     )

@@ -33,6 +33,7 @@ from streamlease_worker.keeper_events import (
     LoopTicked,
     MemberAlive,
     OffersAnswered,
+    PagesAnswered,
     PositionAdvanced,
     Release,
     ReleaseRequested,
@@ -45,12 +46,13 @@ from streamlease_worker.keeper_events import (
     VersionSeen,
 )
 from streamlease_worker.outbox import InFlight, Outbox
+from streamlease_worker.paging import Paging
 from streamlease_worker.presence import Presence
 
 EARLY = 0.1
 """A renewal may go this share of its interval early: for jitter, and to fill a batch."""
 CHECKPOINT_S = 10.0
-"""Worker mode: a connection's position is written this often at most."""
+"""Worker mode: a connection's position, or its status, is written this often at most."""
 GRACE_S = 1.0
 """A silent event loop is given this much of the keeper's own running time, so that a pause of the whole process is not
 taken for a blocked loop."""
@@ -76,6 +78,7 @@ class Keeper:
         self._interval_s = timing.heartbeat_ms / 1000 if mode is LeaseMode.CONNECTION else checkpoint_s
         self._presence = Presence(worker_id, timing=timing, deadline_s=joined.deadline_s)
         self._outbox = Outbox(parallel)
+        self._paging = Paging(worker_id, every_s=self._interval_s, parallel=parallel)
         self._held: dict[tuple[str, int], Held] = {}
         self._offers: list[str] = []
         self._offering = 0
@@ -111,6 +114,8 @@ class Keeper:
                 return self._version_seen(connection)
             case Answered():
                 return self._answered(event, now)
+            case PagesAnswered():
+                return self._pages_answered(event, now)
             case HeartbeatAnswered(sent, answer):
                 return self._heartbeat_answered(sent, answer, now)
             case OffersAnswered():
@@ -161,7 +166,11 @@ class Keeper:
         if self._presence.due(now.mono_s, loop_ticked_s=self._loop_ticked_s, owned=owned):
             streaming = sum(held.streaming and held.phase is Phase.HELD for held in self._held.values())
             out.append(self._presence.beat(now.mono_s, owned=owned, streaming=streaming))
-        out += self._renewals(now.mono_s) if self._mode is LeaseMode.CONNECTION else self._savings(now.mono_s)
+        if self._mode is LeaseMode.CONNECTION:
+            out += self._renewals(now.mono_s)
+        else:
+            out += self._savings(now.mono_s)
+            out += self._paging.due(self._held.values(), now.mono_s)
         return out + self._releases(now.mono_s)
 
     def _renewals(self, now_s: float) -> list[Command]:
@@ -261,7 +270,14 @@ class Keeper:
             out += self._judge(held, ended, at, event, now)
             if held.phase is Phase.GONE:
                 del self._held[held.key]
+                self._paging.free(held.key)
         return out + self._offer() + self._send_due(now)
+
+    def _pages_answered(self, event: PagesAnswered, now: Instant) -> list[Command]:
+        out = self._expire(self._held.values(), now)
+        if self._paging.answered(event, self._held, now.mono_s) == "sealed":
+            self._presence.doubt(now.mono_s)
+        return out + self._send_due(now)
 
     def _judge(self, held: Held, ended: InFlight, at: int, event: Answered, now: Instant) -> list[Command]:
         answer, revision, timing = event.answers[at], ended.revisions[at], self._timing
@@ -295,7 +311,7 @@ class Keeper:
 
 
 def _may_save(held: Held) -> bool:
-    return held.phase is Phase.HELD and held.unsaved
+    return held.phase is Phase.HELD and held.status_unsaved
 
 
 def _may_release(held: Held) -> bool:

@@ -8,6 +8,9 @@ from typing import Literal
 
 from streamlease import lease, membership
 from streamlease.errors import Fault
+from streamlease.flow import Flow
+from streamlease.flows import pages
+from streamlease.flows.pages import PageWrite
 from streamlease.lease import Checkpoint, Claimed
 from streamlease.model import Connection, Lease, MemberState, Position, Status
 from streamlease.timing import Instant, Timing
@@ -68,6 +71,14 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
+class PagesAnswered:
+    """What became of a `SavePages`: one answer or fault per page, in order (a fault of the whole stands for each)."""
+
+    batch: int
+    answers: tuple[Answer | Fault, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
     """What became of a `Heartbeat`. `sent` was read just before it went out."""
 
@@ -101,6 +112,7 @@ type Event = (
     | Tick
     | LoopTicked
     | Answered
+    | PagesAnswered
     | HeartbeatAnswered
     | OffersAnswered
     | ReleaseRequested
@@ -136,10 +148,19 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Worker mode: write these checkpoints in one call. Answer with `Answered`, always."""
+    """Worker mode: write these checkpoints into their items in one call. Answer with `Answered`, always."""
 
     batch: int
     attempts: tuple[Saving, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavePages:
+    """Worker mode: run `page_flow` over these position pages. Answer with `PagesAnswered`, always."""
+
+    batch: int
+    worker_id: str
+    pages: tuple[PageWrite, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +290,7 @@ class MemberLost:
 
 
 type Notice = Accepted | Fence | Changed | StopWanted | Settled | MemberAlive | MemberLost
-type Command = Renew | Save | Release | Heartbeat | SendOffers | Extended | EndProcess | Notice
+type Command = Renew | Save | SavePages | Release | Heartbeat | SendOffers | Extended | EndProcess | Notice
 
 # --- what a command writes -------------------------------------------------------------------------------------------
 
@@ -283,6 +304,11 @@ def writes(command: Renew | Save | Release, *, sent: Instant, timing: Timing) ->
             return tuple(lease.checkpoint(s.lease, s.checkpoint) for s in savings)
         case Release(attempts=savings):
             return tuple(lease.release(s.lease, checkpoint=s.checkpoint, now_ms=sent.wall_ms) for s in savings)
+
+
+def page_flow(command: SavePages) -> Flow[tuple[Answer | Fault, ...]]:
+    """Raises Fault, of the whole."""
+    return pages.save(command.worker_id, command.pages)
 
 
 def heartbeat_write(command: Heartbeat, *, sent: Instant, timing: Timing) -> Update:

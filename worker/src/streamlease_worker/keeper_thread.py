@@ -31,15 +31,18 @@ from streamlease_worker.keeper_events import (
     HeartbeatAnswered,
     Notice,
     OffersAnswered,
+    PagesAnswered,
     PositionAdvanced,
     Release,
     ReleaseRequested,
     Renew,
     Save,
+    SavePages,
     SendOffers,
     Settled,
     Tick,
     heartbeat_write,
+    page_flow,
     writes,
 )
 from streamlease_worker.log import Log, last_words
@@ -158,6 +161,8 @@ class KeeperThread:
                     cell.extend(deadline_s)
             case Renew() | Save() | Release():
                 self._pool.submit(self._send, command)
+            case SavePages():
+                self._pool.submit(self._save_pages, command)
             case Heartbeat():
                 self._heartbeats.submit(self._beat, command)
             case SendOffers(connection_ids):
@@ -189,6 +194,14 @@ class KeeperThread:
         except Exception as error:  # noqa: BLE001  # whatever it is, the write may have landed
             answers = (self._fault(error),) * len(command.attempts)
         self.post(Answered(command.batch, sent, answers))
+
+    def _save_pages(self, command: SavePages) -> None:
+        answers: tuple[Answer | Fault, ...]
+        try:
+            answers = run(page_flow(command), self._perform)
+        except Exception as error:  # noqa: BLE001  # as above
+            answers = (self._fault(error),) * len(command.pages)
+        self.post(PagesAnswered(command.batch, answers))
 
     def _beat(self, command: Heartbeat) -> None:
         sent = self._now()

@@ -47,6 +47,10 @@ class Presence:
         self._state = MemberState.DRAINING
         self._due_s = min(self._due_s, now_s)
 
+    def doubt(self, now_s: float) -> None:
+        """Something says that this worker was buried: ask at once."""
+        self._due_s = min(self._due_s, now_s)
+
     def due(self, now_s: float, *, loop_ticked_s: float, owned: int) -> bool:
         """Whether a heartbeat is to go out now. Only if the event loop has ticked since the last one."""
         if self.lost or self.in_flight or loop_ticked_s <= self._sent_s:

@@ -9,7 +9,6 @@ from streamlease.lease import (
     Changed as SpecChanged,
 )
 from streamlease.lease import (
-    Checkpoint,
     Checkpointed,
     CheckpointOutcome,
     Lost,
@@ -84,7 +83,7 @@ def renewal(
     if isinstance(outcome, Renewed):
         out += extend(held, timing.deadline_s(sent))
         held.lived_through(sent.mono_s)
-    return out + _written(held, outcome, attempt.checkpoint, revision, now_s, timing)
+    return out + _written(held, outcome, revision, now_s, timing)
 
 
 def saving(
@@ -93,7 +92,7 @@ def saving(
     if isinstance(answer, Fault):
         return _failed(held, answer, now_s, timing)
     outcome = leases.checkpointed(answer, lease=attempt.lease, checkpoint=attempt.checkpoint)
-    return _written(held, outcome, attempt.checkpoint, revision, now_s, timing)
+    return _written(held, outcome, revision, now_s, timing)
 
 
 def release(held: Held, answer: Answer | Fault, *, now_s: float, timing: Timing) -> list[Command]:
@@ -126,7 +125,6 @@ def reading(held: Held, found: Connection) -> list[Command]:
 def _written(
     held: Held,
     outcome: RenewOutcome | CheckpointOutcome,
-    checkpoint: Checkpoint | None,
     revision: int,
     now_s: float,
     timing: Timing,
@@ -135,7 +133,7 @@ def _written(
         case Renewed() | Checkpointed():
             held.failures = 0
             held.blame = "expired"
-            held.stored(checkpoint, revision)
+            held.stored(revision)
             return []
         case Outrun(found):
             out = reading(held, found)
