@@ -8,6 +8,7 @@ from streamlease.model import (
     DesiredState,
     FleetSummary,
     Lease,
+    LeaseMode,
     Member,
     MemberState,
     Offer,
@@ -69,7 +70,14 @@ def member(name: str, *, owned: int = 0, capacity: int = 100, generation: int = 
 class Bench:
     """`said` is everything the supervisor has ever asked for, in order."""
 
-    def __init__(self, *, capacity: int = 100, generation: int = 0, stop_timeout_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        *,
+        capacity: int = 100,
+        generation: int = 0,
+        stop_timeout_s: float = 20.0,
+        mode: LeaseMode = LeaseMode.CONNECTION,
+    ) -> None:
         self.clock = SetClock()
         self.said: list[Command] = []
         self.swept = 0
@@ -82,6 +90,7 @@ class Bench:
             joined=Joined(self.clock.mono_s + 1_000_000),
             now=self.clock(),
             stop_timeout_s=stop_timeout_s,
+            mode=mode,
         )
 
     def do(self, event: Event) -> list[Command]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from streamlease.errors import Denied, Fault, Malformed, Unreachable
 from streamlease.flow import BATCH_OFFERS, Flow, Request, run
+from streamlease.flows import inbox
 from streamlease.flows.audit import listed, look_again, release_unknown
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, Outcome, claim
@@ -26,6 +27,8 @@ from streamlease_worker.supervisor_events import (
     ClaimAnswered,
     DeleteOffer,
     FleetRead,
+    ForgetNotice,
+    InboxRead,
     Leave,
     Left,
     Listed,
@@ -34,10 +37,12 @@ from streamlease_worker.supervisor_events import (
     LookedAgain,
     OffersReceived,
     ReadFleet,
+    ReadInbox,
     Receive,
     Received,
     ReleaseUnknown,
     ReturnOffer,
+    SettleNotice,
     SweepNow,
     Swept,
     TakeReason,
@@ -64,12 +69,28 @@ type Job = (
     | ListOwned
     | ReleaseUnknown
     | LookAgain
+    | ReadInbox
+    | SettleNotice
+    | ForgetNotice
     | Leave
     | DeleteOffer
     | ReturnOffer
 )
 type Work = (
-    Receive | Claim | SweepNow | Bury | ReadFleet | ListOwned | ReleaseUnknown | LookAgain | Leave | _Delete | _Return
+    Receive
+    | Claim
+    | SweepNow
+    | Bury
+    | ReadFleet
+    | ListOwned
+    | ReleaseUnknown
+    | LookAgain
+    | ReadInbox
+    | SettleNotice
+    | ForgetNotice
+    | Leave
+    | _Delete
+    | _Return
 )
 
 
@@ -174,6 +195,16 @@ class Jobs:
             case LookAgain(connection_id, version):
                 seen = self._quietly(lambda: self._run(look_again(self._worker_id, connection_id, version)))
                 return LookedAgain(None if isinstance(seen, Fault) else seen)
+            case ReadInbox():
+                return InboxRead(self._quietly(lambda: self._run(inbox.read_inbox(self._worker_id))))
+            case SettleNotice(connection_id, version):
+                landed = self._quietly(lambda: self._run(inbox.settle(self._worker_id, connection_id, version)))
+                if landed is True:
+                    self._log.warning("unknown_released", connection_id=connection_id, landed=True)
+                return UnknownSettled(connection_id)
+            case ForgetNotice(connection_id, version):
+                self._quietly(lambda: self._run(inbox.forget(self._worker_id, connection_id, version)))
+                return None
             case Leave():
                 self._quietly(lambda: self._run(leave(self._worker_id)))
                 return Left()

@@ -64,6 +64,7 @@ class Life:
                 joined=joined,
                 now=clock.now(),
                 stop_timeout_s=configuration.stop_timeout_s,
+                mode=settings.mode,
             ),
             keeper=self._keeper,
             jobs=Jobs(

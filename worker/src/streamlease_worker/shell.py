@@ -25,6 +25,7 @@ from streamlease_worker.runs import Runs
 from streamlease_worker.supervisor import Supervisor
 from streamlease_worker.supervisor_events import (
     Exit,
+    InboxRead,
     Listed,
     LookAgain,
     ReleaseUnknown,
@@ -89,7 +90,7 @@ class Shell:
                 self._log.warning("audit", connection_id=connection_id, found="unknown")
                 self._jobs.begin(command)
             case LookAgain(connection_id):
-                self._log.info("audit", connection_id=connection_id, found="outdated")
+                self._log.info("looks_again", connection_id=connection_id)
                 self._jobs.begin(command)
             case _:
                 self._jobs.begin(command)
@@ -109,5 +110,7 @@ class Shell:
                 self._log.info("stop_wanted", connection_id=connection_id, epoch=epoch)
             case Listed(items) if not isinstance(items, Fault):
                 self._log.info("audited", listed=len(items), owned=self._supervisor.owned)
+            case InboxRead(entries) if entries and not isinstance(entries, Fault):
+                self._log.info("inbox_read", entries=len(entries))
             case _:
                 pass

@@ -7,9 +7,10 @@ them all. Who runs it sends a `Tick` every `tick_s` seconds and carries out the 
 from streamlease import membership, plan
 from streamlease.errors import Fault
 from streamlease.flows.sweep import Sweep
+from streamlease.inbox import Entry
 from streamlease.lease import Claimed, Held
 from streamlease.membership import Joined
-from streamlease.model import MemberState
+from streamlease.model import LeaseMode, MemberState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Item
 from streamlease_worker import ownership
@@ -26,6 +27,7 @@ from streamlease_worker.keeper_events import (
     StopWanted,
     VersionSeen,
 )
+from streamlease_worker.notices import Notices
 from streamlease_worker.ownership import Ownership, Phase
 from streamlease_worker.rounds import Rounds
 from streamlease_worker.supervisor_events import (
@@ -37,6 +39,7 @@ from streamlease_worker.supervisor_events import (
     DrainRequested,
     Event,
     FleetRead,
+    InboxRead,
     Left,
     Listed,
     LookAgain,
@@ -46,6 +49,7 @@ from streamlease_worker.supervisor_events import (
     ReleaseUnknown,
     ReturnOffer,
     RunnerEnded,
+    SettleNotice,
     Swept,
     TakeReason,
     Tick,
@@ -71,6 +75,7 @@ class Supervisor:
         joined: Joined,
         now: Instant,
         stop_timeout_s: float = 120.0,
+        mode: LeaseMode = LeaseMode.CONNECTION,
     ) -> None:
         self.tick_s = min(0.25, timing.heartbeat_ms / 4_000)
         self._worker_id = worker_id
@@ -78,6 +83,8 @@ class Supervisor:
         self._intake = Intake(worker_id, generation=generation, capacity=capacity, timing=timing)
         self._rounds = Rounds(worker_id, now)
         self._drain = Drain(stop_timeout_s)
+        self._notices = Notices()
+        self._mode = mode
         self._owned: dict[str, Ownership] = {}
         self._claims: dict[str, TakeReason] = {}
         self._settling: set[str] = set()
@@ -122,7 +129,10 @@ class Supervisor:
                 return [] if isinstance(items, Fault) else self._audit(items)
             case UnknownSettled(connection_id):
                 self._settling.discard(connection_id)
+            case InboxRead(entries):
+                return self._inbox_read(entries)
             case LookedAgain(connection):
+                self._notices.looked()
                 return [VersionSeen(connection)] if connection is not None else []
             case RunnerEnded():
                 return self._runner_ended(event, now)
@@ -134,7 +144,9 @@ class Supervisor:
                 self._drain.left()
             case MemberAlive(deadline_s):
                 self._member_until_s = deadline_s
-                return self._rounds.farewell() if self._drain.told_fleet() else []
+                if self._drain.begun:
+                    return self._rounds.farewell() if self._drain.told_fleet() else []
+                return self._notices.heartbeat() if self._mode is LeaseMode.WORKER else []
             case Accepted() | Fence() | Changed() | StopWanted() | Settled():
                 return self._noticed(event, now)
         return []
@@ -211,7 +223,8 @@ class Supervisor:
             return self._rounds.swept(self._intake.fleet, now, fault=True)
         self._intake.swept(sweep, now)
         out = self._rounds.swept(sweep.fleet, now, urgent=dying(sweep, now, self._timing))
-        dead = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
+        expired = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
+        dead = expired or tuple(m for m in sweep.members if membership.buried_lately(m, now_ms=now.wall_ms))
         out += self._receive(now)
         if not dead or self._burying or self._drain.begun:
             return out
@@ -265,6 +278,14 @@ class Supervisor:
             *(ReleaseUnknown(name) for name in unknown),
             *(LookAgain(ours.connection_id, ours.connection.spec_version) for ours in outdated[:AUDIT_AT_ONCE]),
         ]
+
+    def _inbox_read(self, entries: tuple[Entry, ...] | Fault) -> list[Command]:
+        if isinstance(entries, Fault):
+            self._notices.unread()
+            return []
+        out = self._notices.read(entries, self._owned, lambda name: name in self._claims or name in self._settling)
+        self._settling.update(command.connection_id for command in out if isinstance(command, SettleNotice))
+        return out
 
     def _versions(self) -> dict[str, int]:
         return {name: ours.connection.spec_version for name, ours in self._owned.items()}

@@ -10,6 +10,7 @@ from typing import Literal
 from streamlease.errors import Fault, Malformed
 from streamlease.flows.claim import Outcome
 from streamlease.flows.sweep import Sweep
+from streamlease.inbox import Entry
 from streamlease.model import Connection, FleetSummary, Member, Offer, OfferReason, Position
 from streamlease.write import Item
 from streamlease_worker import keeper_events as keeper
@@ -76,8 +77,16 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxRead:
+    """What became of a `ReadInbox`."""
+
+    entries: tuple[Entry, ...] | Fault
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownSettled:
-    """What became of a `ReleaseUnknown`: done, or a fault that the next audit makes up for."""
+    """What became of a `ReleaseUnknown` or `SettleNotice`: done, or a fault that the next audit, or heartbeat, makes up
+    for."""
 
     connection_id: str
 
@@ -125,6 +134,7 @@ type Event = (
     | Buried
     | FleetRead
     | Listed
+    | InboxRead
     | UnknownSettled
     | LookedAgain
     | RunnerEnded
@@ -173,7 +183,7 @@ class SweepNow:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Run `flows.bury` over these. Answer with `Buried`, always."""
+    """Run `flows.bury` over these, the expired or those that were buried lately. Answer with `Buried`, always."""
 
     members: tuple[Member, ...]
 
@@ -201,6 +211,27 @@ class LookAgain:
 
     connection_id: str
     known_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInbox:
+    """Worker mode: run `flows.inbox.read_inbox`. Answer with `InboxRead`, always."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleNotice:
+    """An inbox entry about what does not run here: run `flows.inbox.settle`. Answer with `UnknownSettled`, always."""
+
+    connection_id: str
+    spec_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetNotice:
+    """An inbox entry that was acted on: run `flows.inbox.forget`. Nobody waits for its answer."""
+
+    connection_id: str
+    spec_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +283,9 @@ type Command = (
     | ListOwned
     | ReleaseUnknown
     | LookAgain
+    | ReadInbox
+    | SettleNotice
+    | ForgetNotice
     | Start
     | Stop
     | Leave

@@ -27,6 +27,7 @@ from streamlease.write import (
 GONE_AFTER_MS = 15 * 60_000
 """A burial stays open to be swept again for this long: index lag and requests that land late are outlived by it."""
 GONE_KEPT_S = 24 * 3600
+LATELY_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,13 @@ def forget(dead: Member, *, now_ms: int) -> Update:
         Equals("state", MemberState.DEAD.value),
         set={"state": MemberState.GONE.value, "ttl": now_ms // 1000 + GONE_KEPT_S},
     )
+
+
+def buried_lately(member: Member, *, now_ms: int) -> bool:
+    """Whether workers' own sweeps go over it again: for a reaper that died halfway, and for what the index showed late.
+    Afterwards the reconcile function does, each minute."""
+    dead = member.state is MemberState.DEAD and member.buried_at_ms is not None
+    return dead and now_ms < (member.buried_at_ms or 0) + LATELY_MS
 
 
 def may_forget(dead: Member, *, sweep_began_ms: int) -> bool:
