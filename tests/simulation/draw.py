@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from streamlease.flows.reconcile import OWNER_WALK_EVERY_MS
 from streamlease.model import LeaseMode
 from streamlease.timing import SKEW_MS, Timing
 from tests.simulation.kernel import MINUTE, MS, S
@@ -16,6 +17,7 @@ from tests.simulation.scenario import (
     Crash,
     Deploy,
     IndexLag,
+    LateClaim,
     OffersTrouble,
     Partition,
     Pause,
@@ -34,6 +36,8 @@ from tests.simulation.upstream import Nature
 HALF_SKEW_MS = SKEW_MS / 2
 LONGEST_SETTLING_US = 75 * S
 """After the last fault: one audit (a minute, with jitter) and what follows from it, beside lease and skew."""
+LONG_ONES = 0.04
+"""Of the runs with workers in worker mode, so many last for a quarter of an hour more."""
 PROCESSES = 40
 """Clocks are drawn for so many; later processes begin again from the first."""
 
@@ -81,6 +85,10 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         hour_steps=clock != "unwatched",
         most_off_ms=most_ms,
     )
+    plan = trouble.plan()
+    end_us = quiet_us + lease_us + SKEW_MS * MS + LONGEST_SETTLING_US
+    if mode is not LeaseMode.CONNECTION and draws.random() < LONG_ONES:
+        plan, end_us = (*plan, *trouble.claim_of_the_long_dead()), end_us + OWNER_WALK_EVERY_MS * MS
     return Scenario(
         seed=seed,
         mode=mode or own,
@@ -91,9 +99,9 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         capacity=draws.choice((len(connections), len(connections) // 2 + 2, 100)),
         page_limit=draws.choice((2, 5, 1_000)),
         connections=connections,
-        plan=trouble.plan(),
+        plan=plan,
         quiet_us=quiet_us,
-        end_us=quiet_us + lease_us + SKEW_MS * MS + LONGEST_SETTLING_US,
+        end_us=end_us,
         offsets_ms=tuple(_offset(draws, most_ms) for _ in range(PROCESSES)),
         rates_ppm=tuple(draws.uniform(-200, 200) for _ in range(PROCESSES)),
         late=late,
@@ -158,6 +166,16 @@ class _Trouble:
             else:
                 kept.append(entry)
         return tuple(kept)
+
+    def claim_of_the_long_dead(self) -> tuple[Planned, ...]:
+        """At a time when the walk of all owners has just been done."""
+        draws, connection_id = self.draws, self.draws.choice(self.ids)
+        at_us = max(75 * S, self.quiet_us - 30 * S)
+        return (
+            LateClaim(at_us, connection_id),
+            Act(at_us, connection_id, "stop"),
+            Act(at_us + draws.randint(8, 20) * S, connection_id, "start"),
+        )
 
     def _choose_mode(self) -> None:
         if self.may_change_mode and self.draws.random() < 0.5:

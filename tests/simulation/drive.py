@@ -6,7 +6,7 @@ from typing import Any
 
 from streamlease.errors import Fault, Malformed
 from streamlease.flow import Flow, Now, Request
-from streamlease_worker.clock import Unsteady
+from streamlease_worker.faults import Unsteady
 from tests.simulation.network import Network
 from tests.simulation.process import Thread
 

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from streamlease import lease
+from streamlease.model import LeaseMode
+from streamlease.timing import Instant, Timing
+from tests.simulation.clock import true_ms
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.kernel import Kernel, S
 from tests.simulation.ledger import Ledger
-from tests.simulation.network import Cut, Network, RequestFault, Service, Throttling
+from tests.simulation.network import Cut, Network, RequestFault, Service, Throttling, label
 from tests.simulation.offers import Mischief
 from tests.simulation.operators import People
 from tests.simulation.process import Place, Process, Trap
@@ -17,6 +21,7 @@ from tests.simulation.scenario import (
     Crash,
     Deploy,
     IndexLag,
+    LateClaim,
     OffersTrouble,
     Partition,
     Pause,
@@ -31,8 +36,12 @@ from tests.simulation.scenario import (
 )
 from tests.simulation.schedule import Firing, ReconcileSchedule
 from tests.simulation.sink import Sink, SinkTrouble
+from tests.simulation.store import Landing
 from tests.simulation.stream import StreamFunction, Trouble
 from tests.simulation.upstream import Upstream
+
+LONG_DEAD = "long-dead"
+"""A worker id that no member item speaks of any more."""
 
 
 @dataclass(slots=True)
@@ -101,10 +110,32 @@ class Injector:
                 self.fleet.scale(delta)
             case Act():
                 self.people.act(entry)
+            case LateClaim(connection_id=connection_id):
+                self.network.store.observers.append(lambda landing: self._claim_late(landing, connection_id, cause))
             case Pause() | Crash() | BlockLoop() | Partition() | StepClock():
                 shell = self.fleet.running(entry.who)
                 if shell is not None:
                     self._worker(entry, shell, cause)
+
+    def _claim_late(self, landing: Landing, connection_id: str, cause: int) -> None:
+        after = landing.after or {}
+        started = landing.applied and landing.key == (connection_id,) and label(landing.write) == "control"
+        if (
+            not started
+            or after.get("desired_state") != "STARTED"
+            or "lease_owner" in after
+            or cause in self.ledger.faults
+        ):
+            return
+        self.ledger.hit("claim of the long dead", connection_id, LONG_DEAD, cause)
+        sent = Instant(0.0, true_ms(self.kernel.now_us))
+        mode, timing = LeaseMode.WORKER, Timing()
+        write = lease.claim(connection_id, worker_id=LONG_DEAD, nonce="late", sent=sent, timing=timing, mode=mode)
+
+        def land() -> None:
+            self.network.store.write(write, LONG_DEAD)
+
+        self.kernel.at(self.kernel.now_us, land)
 
     def _worker(self, entry: Pause | Crash | BlockLoop | Partition | StepClock, shell: Shell, cause: int) -> None:
         now_us, process, held = self.kernel.now_us, shell.process, shell.holds() > 0

@@ -35,7 +35,14 @@ class Caught:
 
 
 def notice(mutation: Mutation, seeds: range) -> Caught:
-    """Run seeds under a mutation until one breaks a rule. An exception in the code under test counts as noticed."""
+    """Run seeds under a mutation until one breaks a rule."""
+    try:
+        return _notice(mutation, seeds)
+    except AttributeError as moved:
+        return Caught(mutation.name, mutation.breaks, None, f"cannot be put in: {moved}")
+
+
+def _notice(mutation: Mutation, seeds: range) -> Caught:
     with patched(mutation.patches):
         for seed in seeds:
             result = run(_scenario(mutation, seed))
@@ -72,7 +79,7 @@ def main() -> int:
     with multiprocessing.Pool() as pool:
         for caught in pool.imap_unordered(_numbered, [(n, seeds) for n in chosen]):
             found.append(caught)
-            how = f"seed {caught.seed}: {caught.how}" if caught.seed is not None else "NOT NOTICED"
+            how = f"seed {caught.seed}: {caught.how}" if caught.seed is not None else f"NOT NOTICED {caught.how}"
             say(f"{caught.mutation} ({caught.breaks}): {how}")
     missed = sorted(caught.mutation for caught in found if caught.seed is None)
     by = {caught.mutation: caught.seed for caught in sorted(found, key=lambda each: known.index(each.mutation))}

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamlease import items, lease, membership, plan
+from streamlease import items, lease, membership, pages, plan
 from streamlease.errors import Fault, Unreachable
 from streamlease.feed import continuity
 from streamlease.feed import ledger as feed_ledger
 from streamlease.feed.events import Acknowledged
-from streamlease.flow import Flow, now, read, write
+from streamlease.flow import Flow, now
 from streamlease.flows import bury, reconcile
 from streamlease.lease import Stopped
-from streamlease.model import Connection, LeaseMode
+from streamlease.model import LeaseMode
 from streamlease.timing import Instant, Timing
-from streamlease.write import Always, Applied, Read, Table, Update
+from streamlease.write import Always, Item, Update
 from streamlease_worker import fence, intake, keeper, ownership, presence, supervisor, verdicts
 from streamlease_worker import keeper_events as ke
 from streamlease_worker.held import Phase
@@ -118,17 +118,24 @@ def _releases_before_the_runner_ends(original: Callable[..., Any]) -> Callable[.
     return stop
 
 
-def _whatever_expiry(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def orphan_one(connection_id: str, dead_worker_id: str) -> Flow[Connection | None]:
-        item = yield from read(Read(Table.CONNECTIONS, {"connection_id": connection_id}))
-        if item is None or item.get("lease_owner") != dead_worker_id:
-            return None
-        seen = items.connection(item)
-        instant = yield from now()
-        answer = yield from write(lease.orphan(seen, dead_worker_id=dead_worker_id, now_ms=instant.wall_ms))
-        return seen if isinstance(answer, Applied) else None
+def _walks_nowhere(_original: Callable[..., Any]) -> Callable[..., Any]:
+    def walk(report: Any, place: Any, *_rest: Any, **_named: Any) -> Flow[Any]:
+        yield from now()
+        return place
 
-    return orphan_one
+    return walk
+
+
+def _whatever_expiry(original: Callable[..., Any]) -> Callable[..., Any]:
+    def to_free(item: Item | None, dead_worker_id: str) -> Any:
+        bare = None if item is None else {k: v for k, v in item.items() if k != "lease_expires_at_ms"}
+        return original(bare, dead_worker_id)
+
+    return to_free
+
+
+def _carries_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **named: original(*args, **{**named, "saved": None})
 
 
 def _unowned_is_not_counted(_original: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,6 +199,10 @@ def _both(name: str, change: Callable[[Any], Any]) -> tuple[Patch, ...]:
     return tuple((lease, each, change) for each in (name, f"{name}_after_crash"))
 
 
+def _both_orphans(change: Callable[[Any], Any]) -> tuple[Patch, ...]:
+    return ((lease, "orphan", change), (lease, "orphan_unread", change))
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "M1",
@@ -225,10 +236,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "M8", "checkpoints are ordered by their number", ((lease, "checkpoint", writing(without("checkpoint_no"))),)
     ),
+    Mutation("M9a", "a late page write goes back on nothing", ((pages, "write", writing(without("version"))),), WORKER),
+    Mutation("M9b", "a sealed page is closed", ((pages, "write", writing(without("sealed"))),), WORKER),
+    Mutation("M9c", "a page is made once", ((pages, "create", ALWAYS_OURS),), WORKER),
+    Mutation("M16l", "the orphaning carries the page's position", _both_orphans(_carries_nothing), WORKER),
     Mutation(
         "M10",
         "the minute's audit finds a claim that landed late",
         ((supervisor.Supervisor, "_audit", constantly([])),),
+        WORKER,
+    ),
+    Mutation(
+        "M11",
+        "the walk of all owners finds what a dead id has claimed",
+        ((reconcile, "_walk_owners", _walks_nowhere),),
         WORKER,
     ),
     Mutation(
@@ -286,17 +307,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "M16h",
         "only the dead worker's connections are orphaned",
-        ((lease, "orphan", writing(without(*OURS, "checkpoint_no"))),),
+        _both_orphans(writing(without(*OURS, "checkpoint_no"))),
         WORKER,
     ),
     Mutation(
         "M16i",
         "a lease with an expiry of its own outlives its member",
-        (
-            (lease, "orphan", writing(without("lease_expires_at_ms"))),
-            (bury, "orphan_one", _whatever_expiry),
-            (reconcile, "orphan_one", _whatever_expiry),
-        ),
+        (*_both_orphans(writing(without("lease_expires_at_ms"))), (bury, "_to_free", _whatever_expiry)),
     ),
     Mutation("M16j", "a release asks for its epoch", ((lease, "release", writing(without("lease_epoch"))),)),
     Mutation("M16k", "a position follows acknowledgements", ((runner.Runner, "_begin", _acknowledges_at_once),)),
@@ -329,7 +346,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "orphan-no-expiry",
         "an orphaned connection stands in the expiry index",
-        ((lease, "orphan", writing(lacking("lease_expires_at_ms"))),),
+        _both_orphans(writing(lacking("lease_expires_at_ms"))),
         WORKER,
     ),
     Mutation(

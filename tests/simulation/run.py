@@ -8,6 +8,7 @@ from tests.simulation.beliefs import Beliefs
 from tests.simulation.check_delivery import DeliveryChecker
 from tests.simulation.check_end import EndChecker, Streaming
 from tests.simulation.check_leases import LeaseChecker
+from tests.simulation.check_pages import PageChecker
 from tests.simulation.clock import Clock
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.inject import Injector
@@ -82,7 +83,8 @@ class Simulation:
         self.delivery = DeliveryChecker(kernel, self.store, self.sink, self.beliefs, ledger, self.upstreams)
         self.sink.on_begin = self.delivery.on_begin
         self.beliefs.on_extend = self.delivery.on_extend
-        self.store.observers += [self.leases.observe, self.delivery.observe, self.stream.observe]
+        self.pages = PageChecker(kernel, self.store)
+        self.store.observers += [observer.observe for observer in (self.leases, self.delivery, self.pages, self.stream)]
         self._processes = 0
 
     def _make(self, slot: str, generation: int, mode: LeaseMode, ended: object) -> Shell:

@@ -158,6 +158,15 @@ class Act:
     """`replace`: stop, delete as soon as that may be, create anew."""
 
 
+@dataclass(frozen=True, slots=True)
+class LateClaim:
+    """The next time that somebody starts this connection, the claim of a worker that has long been dead and gone (its
+    host was suspended, say) lands at that very instant. In worker mode nothing but the quarter-hourly walk finds it."""
+
+    at_us: int
+    connection_id: str
+
+
 type Planned = (
     Befall
     | Pause
@@ -175,6 +184,7 @@ type Planned = (
     | Deploy
     | Scale
     | Act
+    | LateClaim
 )
 
 

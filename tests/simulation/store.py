@@ -105,7 +105,11 @@ class Store:
         found: list[Item]
         match query.index:
             case None:
-                found = [item for item in self.tables[query.table].values() if item["worker_id"] == query.partition]
+                found = [
+                    item
+                    for item in self.tables[query.table].values()
+                    if item["worker_id"] == query.partition and str(item["item"]).startswith(query.prefix or "")
+                ]
                 found.sort(key=lambda item: str(item["item"]))
             case Index.BY_EXPIRY:
                 found = [

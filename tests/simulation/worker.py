@@ -23,7 +23,8 @@ from streamlease.model import LeaseMode, Position, Status
 from streamlease.timing import Instant, Timing
 from streamlease_worker import keeper_events as ke
 from streamlease_worker import supervisor_events as se
-from streamlease_worker.clock import ClockWatch, Reading, Unread, Unsteady
+from streamlease_worker.clock import ClockWatch, Reading, Unread
+from streamlease_worker.faults import Unsteady
 from streamlease_worker.fence import Fence
 from streamlease_worker.joining import Applicant, join, leave
 from streamlease_worker.keeper import Keeper
@@ -213,6 +214,8 @@ class Worker:
         match command:
             case ke.Renew() | ke.Save() | ke.Release():
                 self._write(command)
+            case ke.SavePages():
+                self._save_pages(command)
             case ke.Heartbeat():
                 self._beat(command)
             case ke.SendOffers(connection_ids=ids):
@@ -262,6 +265,16 @@ class Worker:
             return ke.Answered(command.batch, sent, answer)
 
         self._send_keeping(Batch(writes), event, stamps)
+
+    def _save_pages(self, command: ke.SavePages) -> None:
+        keeper = self._keeper
+
+        def done(outcome: object) -> None:
+            if self._keeper is keeper:
+                answers = (outcome,) * len(command.pages) if isinstance(outcome, Fault) else outcome
+                self._keep(ke.PagesAnswered(command.batch, answers))  # type: ignore[arg-type]
+
+        drive(ke.page_flow(command), self._keeping, self.world.network, timeout_us=self.timeout_us, done=done)
 
     def _beat(self, command: ke.Heartbeat) -> None:
         self._check_loop()
@@ -330,11 +343,11 @@ class Worker:
                 self._nonces += 1
                 claimer = Claimer(self.worker_id, timing, self.mode)
                 flow = claim(connection_id, nonce=f"{self.worker_id}-{self._nonces}", claimer=claimer)
-                self._flow(flow, lambda o: se.ClaimAnswered(connection_id, o), steady=True)  # type: ignore[arg-type]
+                self._flow(flow, lambda o: se.ClaimAnswered(connection_id, o))  # type: ignore[arg-type]
             case se.SweepNow(enough=enough, turn=turn):
-                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept, steady=True)
+                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept)
             case se.Bury(members=members):
-                self._flow(bury_expired(members, timing=timing), lambda _: se.Buried(), steady=True)
+                self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
             case se.ReadFleet():
                 self._flow(stored_fleet(), lambda fleet: se.FleetRead(fleet))  # type: ignore[arg-type]
             case se.ListOwned():
@@ -378,14 +391,14 @@ class Worker:
     def _exit(self, why: str) -> None:
         self._loop.effect(lambda: self.crash(why))
 
-    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event], *, steady: bool = False) -> None:
+    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event]) -> None:
         supervisor = self._supervisor
 
         def done(outcome: object) -> None:
             if self._supervisor is supervisor:
                 self._supervise(event(outcome))
 
-        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done, steady=steady)
+        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done, steady=True)
 
     def _queue_call(self, call: Callable[[], None]) -> None:
         """A delete or a return: lost where the queue is out of reach; nobody waits for its answer."""
