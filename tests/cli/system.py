@@ -104,8 +104,8 @@ class System:
                 self.store.perform,
             )
 
-    def claim(self, connection_id: str, worker_id: str = "worker-a") -> Claimed:
-        claimer = Claimer(worker_id, TIMING, LeaseMode.CONNECTION)
+    def claim(self, connection_id: str, worker_id: str = "worker-a", mode: LeaseMode = LeaseMode.CONNECTION) -> Claimed:
+        claimer = Claimer(worker_id, TIMING, mode)
         claimed = flow.run(claiming(connection_id, nonce=f"nonce-{worker_id}", claimer=claimer), self.store.perform)
         assert isinstance(claimed, Claimed)
         return claimed

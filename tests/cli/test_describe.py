@@ -2,8 +2,10 @@
 
 import json
 
+from streamlease import flow
+from streamlease.flows.pages import PageWrite, save
 from streamlease.lease import Checkpoint
-from streamlease.model import DesiredState, Position, Status, StatusState
+from streamlease.model import DesiredState, LeaseMode, Position, Saved, Status, StatusState
 from tests.cli.system import System
 
 
@@ -35,6 +37,24 @@ def test_everything_is_said_with_the_position_and_the_lease_time_left() -> None:
         "lease_expires_at_ms", "unowned", "status", "last_sequence", "lease_left_ms", "worker", "spec", "spec_version",
         "position", "checkpoint_no", "crashes", "not_before_ms", "created_at_ms", "updated_at_ms", "updated_by",
     }  # fmt: skip
+
+
+def test_in_worker_mode_the_position_is_that_of_the_owners_page_where_it_is_newer() -> None:
+    system = System()
+    system.add("a")
+    system.join("worker-a")
+    claimed = system.claim("a", mode=LeaseMode.WORKER)
+    system.checkpoint(claimed, Checkpoint(1, Position(sequence=41)))
+    assert system.json("describe", "a")[0]["position"]["sequence"] == 41
+    for number, sequence in ((2, 42), (1, 40)):
+        entry = Saved("a", claimed.lease.epoch, number, 1, Position(sequence=sequence, token="t0k3n"))
+        flow.run(save("worker-a", (PageWrite(number, 1, (entry,), fresh=True),)), system.store.perform)
+    found = system.json("describe", "a")[0]
+    assert (found["position"]["sequence"], found["last_sequence"], found["checkpoint_no"]) == (42, "42", 2)
+    assert found["lease_expires_at_ms"] is None
+    assert "t0k3n" not in system.run("describe", "a").stdout
+    system.release(claimed)
+    assert system.json("describe", "a")[0]["position"]["sequence"] == 41, "as the release left it"
 
 
 def test_no_secret_no_nonce_and_no_resume_token_is_printed() -> None:

@@ -1,6 +1,7 @@
 """`streamlease describe`: everything known of a connection, without secrets."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -9,6 +10,7 @@ import yaml
 from streamlease import items
 from streamlease.flow import Flow, read
 from streamlease.flows import control
+from streamlease.flows.pages import saved_position
 from streamlease.model import Connection, Member
 from streamlease.write import Read, Table
 from streamlease_cli.errors import FAILED
@@ -27,7 +29,7 @@ _DURATIONS = ("lease_left_ms", "heartbeat_age_ms")
 def describe(invocation: Invocation, ids: tuple[str, ...]) -> None:
     """Show everything about connections: spec, lease and time left, owner, status, position.
 
-    The position is the last one its owner wrote. Secrets are references, and stay references.
+    The position is the newest its owner wrote, in worker mode onto a page. Secrets are references, and stay references.
 
     \b
     Examples:
@@ -58,9 +60,13 @@ def _find(connection_id: str) -> Flow[tuple[Connection, Member | None] | None]:
     connection = yield from control.find(connection_id)
     if connection is None:
         return None
-    if connection.lease_owner is None:
+    owner = connection.lease_owner
+    if owner is None:
         return connection, None
-    item = yield from read(Read(Table.MEMBERS, {"worker_id": connection.lease_owner}))
+    saved = yield from saved_position(connection)
+    if saved is not None:
+        connection = replace(connection, position=saved.position, checkpoint_no=saved.checkpoint_no)
+    item = yield from read(Read(Table.MEMBERS, {"worker_id": owner}))
     return connection, None if item is None else items.member(item)
 
 
