@@ -112,6 +112,11 @@ class Running:
 
     # --- its end ---
 
+    def kill(self) -> None:
+        """Whatever it does; its guards end the rest."""
+        with self.process:  # closes what it spoke through
+            self.process.kill()
+
     def interrupt(self) -> int:
         """Ctrl-C. Its exit code."""
         self.process.send_signal(signal.SIGINT)
@@ -146,8 +151,7 @@ def when_ready(running: Running) -> Running:
         line = cast("IO[str]", running.process.stdout).readline()
         assert line, running.said.read_text()
     except BaseException:
-        running.process.kill()  # its guards end the rest
-        running.process.wait()
+        running.kill()
         raise
     running.about.update(json.loads(line))
     return running

@@ -42,8 +42,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             until(lambda: running.streaming(FEEDS), 60, "all feeds stream")
         yield running
     finally:
-        running.process.kill()  # its guards end the rest
-        running.process.wait()
+        running.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -191,6 +190,19 @@ def test_ctrl_c_ends_everything_and_leaves_nothing_running(running: Running) -> 
     assert not (running.checkout / ".local" / "run" / "current.json").exists()
     assert '"drained"' in (running.folder / "worker-2.log").read_text()
     assert running.streamlease("ls").exit_code == 2
+
+
+def test_ctrl_c_while_it_starts_leaves_nothing_either(tmp_path: Path) -> None:
+    starting = start_up(copy_of_the_checkout(tmp_path / "checkout"))
+    try:
+        until(lambda: "the embedded AWS answers" in starting.said.read_text(), 60, "the emulator runs")
+        processes = descendants(starting.process.pid)
+        assert processes
+        assert starting.interrupt() == 130
+        until(lambda: not still_there(processes), 10, "the last guard has ended")
+        assert list(starting.temporary.iterdir()) == []
+    finally:
+        starting.kill()
 
 
 def remote_invoke(running: Running, function: str, event: Path, scratch: Path) -> dict[str, Any]:

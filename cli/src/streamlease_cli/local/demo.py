@@ -58,7 +58,7 @@ class Wanted:
 )
 @click.option(
     "--seconds",
-    type=click.IntRange(20, 3_600),
+    type=click.IntRange(10, 3_600),
     default=90,
     show_default=True,
     metavar="N",
