@@ -1,17 +1,19 @@
 """The executor against real services: offers, what is missing, and what each transition costs."""
 
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from streamlease import lease, membership
+from streamlease import lease, membership, pages
 from streamlease.dynamodb import offers, requests
 from streamlease.dynamodb.executor import Executor
 from streamlease.errors import Denied, Fault
 from streamlease.flow import Batch, SendOffers
 from streamlease.lease import Change, Checkpoint
-from streamlease.model import DesiredState, LeaseMode, MemberState, Offer, Position, Status, StatusState
+from streamlease.model import DesiredState, LeaseMode, MemberState, Offer, Position, Saved, Status, StatusState
 from streamlease.write import Absent, Index, Item, Put, Query, Read, Scan, Table, Write
 from tests.contract.connection_cases import EPOCH, NOW, SENT, TIMING, free, held, owned, seen
 from tests.contract.member_cases import member
@@ -189,3 +191,25 @@ def test_a_heartbeat_costs_one_unit_however_much_load_it_tells(
         fresh, seen=8, state=MemberState.LIVE, owned=2_000, load=load, sent=SENT, timing=TIMING
     )
     assert cost(executor, write) == (1, {})
+
+
+def test_a_page_costs_one_unit_for_as_many_positions_as_are_said_to_fit(
+    executor: Executor, whole_store: Store, fresh: str
+) -> None:
+    entries: list[Saved] = []
+    while pages.size(fresh, 312, len(pages.pack([*entries, _plain(len(entries))]))) <= pages.PAGE_BYTES:
+        entries.append(_plain(len(entries)))
+    whole_store.write(pages.create(fresh, 312))
+
+    assert len(entries) >= 20
+    assert cost(executor, pages.write(fresh, 312, version=1_000_000, entries=entries)) == (1, {})
+    more = [*entries, *(_plain(number) for number in range(100, 103))]
+    assert cost(executor, pages.write(fresh, 312, version=1_000_001, entries=more)) == (2, {})
+
+
+def _plain(number: int) -> Saved:
+    """36 characters that do not repeat, and one number."""
+    draws = Random(number)
+    connection_id = str(uuid.UUID(int=draws.getrandbits(128)))
+    position = Position(1_764_400_000_000_000 + draws.randrange(10**12))
+    return Saved(connection_id, 1_764_400_000_000 + draws.randrange(10**9), draws.randrange(1, 5_000), 1, position)

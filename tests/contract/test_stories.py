@@ -5,18 +5,20 @@ from itertools import pairwise
 
 import pytest
 
-from streamlease import items, lease, membership, plan
+from streamlease import inbox, items, lease, membership, plan
 from streamlease.errors import Unreachable
 from streamlease.flow import Batch, Request, run
 from streamlease.flows import audit, bury, control
 from streamlease.flows.claim import Claimer, claim
 from streamlease.flows.control import Operator
+from streamlease.flows.pages import PageWrite, save
 from streamlease.lease import Change, Changed, Checkpoint, Claimed, Done, Exists, Held, Lost, Released, Renewed
-from streamlease.model import DesiredState, Lease, LeaseMode, Position, Sequence
+from streamlease.model import DesiredState, Lease, LeaseMode, Position, Saved, Sequence
+from streamlease.plan import Notice
 from streamlease.timing import Timing
-from streamlease.write import Applied, Index, Item, Query, Table, Update
+from streamlease.write import Applied, Index, Item, Query, Refused, Table, Update
 from tests.contract.connection_cases import TIMING, free
-from tests.contract.stores import Store
+from tests.contract.stores import Store, all_pages
 from tests.fakes.trouble import Landing, Troubled
 
 OPERATOR = Operator("arn:aws:iam::1:user/ä", shards=1, timing=TIMING)
@@ -246,16 +248,23 @@ def test_a_connection_that_cost_two_owners_is_postponed(store: Store, fresh: str
     take(store, fresh, "third")
 
 
-def test_in_worker_mode_a_dead_workers_connections_are_freed_by_its_burial(store: Store, fresh: str) -> None:
+def test_in_worker_mode_a_dead_workers_connections_are_freed_by_its_burial_with_its_newest_positions(
+    batching_store: Store, fresh: str
+) -> None:
+    store = batching_store
     timing = Timing(heartbeat_ms=2_000, lease_ms=6_000)
     sent = store.clock()
     join = membership.join(fresh, generation=1, capacity=9, zone="", started_at_ms=0, sent=sent, timing=timing)
     assert isinstance(store.write(join), Applied)
     mine = tuple(f"{fresh}-{number}" for number in range(3))
+    entries: list[Saved] = []
     for connection_id in mine:
         started(store, connection_id)
-        take(store, connection_id, fresh, LeaseMode.WORKER)
+        held = take(store, connection_id, fresh, LeaseMode.WORKER)
+        entries.append(Saved(connection_id, held.epoch, 2, 1, Position("ü-9", "host", None, "t0k3n")))
     store.eventually(owned_by(fresh), lambda shown: len(shown) == 3)
+    assert store.run(save(fresh, (PageWrite(0, 1, tuple(entries[:2]), fresh=True),))) == (Applied(),)
+    store.write(inbox.put(Notice(fresh, mine[0], 2)))
     store.clock.advance(timing.lease_ms + timing.skew_ms + 1)
 
     member = store.read(Table.MEMBERS, worker_id=fresh)
@@ -263,6 +272,18 @@ def test_in_worker_mode_a_dead_workers_connections_are_freed_by_its_burial(store
     burials = store.run(bury.bury_expired((items.member(member),), timing=timing))
 
     assert (burials.buried, burials.orphaned) == (1, 3)
+    for number, connection_id in enumerate(mine):
+        found = items.connection(stored(store, connection_id))
+        newest = entries[number].position if number < 2 else None
+        assert (found.position, found.crashes) == (newest, 0 if newest else 1)
+    [late] = store.run(save(fresh, (PageWrite(0, 9, tuple(entries), fresh=True),)))
+    assert isinstance(late, Refused), "its page is sealed"
+    store.clock.advance(membership.GONE_AFTER_MS)
+    member = store.read(Table.MEMBERS, worker_id=fresh)
+    assert member is not None
+    store.eventually(owned_by(fresh), lambda shown: not shown)
+    store.run(bury.bury_expired((items.member(member),), timing=timing))
+    assert all_pages(store.perform, Query(Table.WORKER_ITEMS, fresh)) == []
     assert [take(store, connection_id, "rival").epoch for connection_id in mine]
     beat = membership.heartbeat(
         fresh, seen=0, state=items.member(member).state, owned=3, load={}, sent=store.clock(), timing=timing
