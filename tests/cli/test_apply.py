@@ -155,6 +155,13 @@ def test_a_csv_beside_the_file_makes_a_connection_of_each_row(tmp_path: Path) ->
 # --- bad input ---
 
 
+def _bomb(seed: str, level: str) -> str:
+    """A small document that stands for ten thousand million times its seed."""
+    levels = [f"- &a0 {seed}"]
+    levels += [f"- &a{n} {level.format(', '.join([f'*a{n - 1}'] * 10))}" for n in range(1, 11)]
+    return "\n".join(levels) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -165,6 +172,9 @@ def test_a_csv_beside_the_file_makes_a_connection_of_each_row(tmp_path: Path) ->
         ("id: [a\n", "is not YAML"),
         ("", "is empty"),
         ("a: &a [*a]\n", "refers to itself"),
+        (_bomb("[1, 2]", "[{}]"), "aliases (*name) that stand for more than 4,000,000 values"),
+        (_bomb("{k: '" + "x" * 999 + "'}", "{{a: [{}]}}"), "aliases (*name) that stand for more than"),
+        (_bomb("{k: 1}", "{{[{}]: 1}}"), "is not YAML"),
     ],
 )
 def test_a_file_with_anything_wrong_is_one_sentence_and_nothing_is_done(
@@ -179,6 +189,24 @@ def test_a_file_with_anything_wrong_is_one_sentence_and_nothing_is_done(
     assert sentence in result.stderr
     assert "nothing was done" in result.stderr
     assert system.targets == [], "no system was even looked for"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "sentence"),
+    [
+        (["/dev/zero"], None, "Error: /dev/zero cannot be read: it is larger than 64 MiB; split it"),
+        (["-"], "#" * (1 << 26) + "\n", "standard input cannot be read: it is larger than 64 MiB; split it"),
+        (
+            ["-"],
+            "id: '{a}'\nurl: 'ws://x/'\nfor_each: /dev/zero\n",
+            "names /dev/zero, which cannot be read: it is larger",
+        ),
+    ],
+)
+def test_a_text_without_an_end_is_refused(arguments: list[str], typed: str | None, sentence: str) -> None:
+    result = System().run("apply", *arguments, typed=typed)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
 
 
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from streamlease.spec import BadSpec, ConnectionSpec, load, parse
 from streamlease_cli.errors import BadInput, sentence
 from streamlease_cli.output import clean, count, note
 from streamlease_cli.parsing import documents
-from streamlease_cli.sources import Source, read_sources
+from streamlease_cli.sources import Source, read_sources, read_text
 from streamlease_cli.wanted import Wanted
 
 MOST_SHOWN = 50
@@ -79,7 +79,7 @@ def wanted(spec: ConnectionSpec, source: str) -> Wanted:
 
 def _specs(where: str, document: object, source: Source) -> tuple[ConnectionSpec, ...]:
     def read_file(_: str, path: str) -> str:
-        return (source.folder / Path(path)).read_text("utf-8")
+        return read_text(source.folder / Path(path))
 
     return load([(where, document)], read_file)
 

@@ -10,6 +10,12 @@ import yaml
 from streamlease_cli.errors import BadInput
 from streamlease_cli.sources import Source
 
+MOST_BY_ALIASES = 4_000_000
+"""Values that aliases (`*name`) may stand for beyond those that are written: a thousand characters of such a text make
+a document that no memory holds, while ten thousand connections that share a hundred values each stay well below."""
+_TEXT_PER_VALUE = 16
+_CANNOT_BE = "holds something that refers to itself or is nested too deep, or a key that is no text"
+
 # libyaml's, ten times as fast, where PyYAML was built with it.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -41,11 +47,47 @@ def documents(source: Source) -> Iterator[tuple[str, object]]:
     for number, document in enumerate(found, 1):
         if document is None and len(found) > 1:
             continue
+        _refuse_bombs(source, document)
         try:
             json.dumps(document, default=str)
         except (ValueError, RecursionError, TypeError):
-            raise BadInput(f"{source.name} holds something that refers to itself, or a key that is no text") from None
+            raise BadInput(f"{source.name} {_CANNOT_BE}") from None
         yield (source.name if len(found) == 1 else f"{source.name} (document {number})"), document
+
+
+def _refuse_bombs(source: Source, document: object) -> None:
+    """Raises BadInput before anything goes through a document whose aliases stand for more than can be gone through."""
+    try:
+        whole = _size(document, {})
+    except RecursionError:
+        raise BadInput(f"{source.name} {_CANNOT_BE}") from None
+    # What is written takes a character at least, each.
+    if whole - len(source.text) > MOST_BY_ALIASES:
+        raise BadInput(
+            f"{source.name} has aliases (*name) that stand for more than {MOST_BY_ALIASES:,} values in all:"
+            " write defaults or for_each instead"
+        )
+
+
+def _size(value: object, sizes: dict[int, int]) -> int:
+    """How many values there are, each alias counted as what it stands for and a long text as several. `sizes` keeps
+    what was counted, so that each value is gone into once. Raises RecursionError for what refers to itself."""
+    match value:
+        case str():
+            return 1 + len(value) // _TEXT_PER_VALUE
+        case dict():
+            parts = (*value.keys(), *value.values())
+        case list() | set() | tuple():
+            parts = tuple(value)
+        case _:
+            return 1
+    size = sizes.get(id(value))
+    if size is None:
+        size = 1
+        for part in parts:
+            size += _size(part, sizes)
+        sizes[id(value)] = size
+    return size
 
 
 def _yaml(source: Source) -> list[object]:
