@@ -41,7 +41,9 @@ def local_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--mode --heartbeat --lease`, as `leases`; `--checkout`, as `checkout`."""
 
     def with_leases(mode: str, heartbeat_ms: int | None, lease_ms: int | None, folder: Path | None, **rest: Any) -> Any:
-        leases = _leases(LeaseMode(mode), heartbeat_ms, lease_ms)
+        leases = intervals(LeaseMode(mode), heartbeat_ms, lease_ms)
+        if folder is not None and not (folder / "template.yaml").is_file():
+            raise BadInput(f"--checkout: {folder} has no template.yaml, so it is no checkout of this project")
         return command(leases=leases, checkout=Checkout(folder) if folder else find_checkout(), **rest)
 
     with_leases.__name__, with_leases.__doc__ = command.__name__, command.__doc__
@@ -84,7 +86,7 @@ _OPTIONS = (
 )
 
 
-def _leases(mode: LeaseMode, heartbeat_ms: int | None, lease_ms: int | None) -> Leases:
+def intervals(mode: LeaseMode, heartbeat_ms: int | None, lease_ms: int | None) -> Leases:
     """What is not said follows from what is. Raises BadInput."""
     usual = _USUAL[mode]
     if heartbeat_ms is None:
