@@ -185,6 +185,62 @@ def test_a_line_that_a_killed_writer_left_torn_is_ended_first(tmp_path: Path) ->
     assert path.read_text() == "whole\nto\nnext\n"
 
 
+def test_a_file_that_was_moved_away_or_removed_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+
+    async def scenario(sink: Sink) -> None:
+        await sink.deliver(batch(b"1"))
+        path.rename(tmp_path / "records.jsonl.1")
+        await sink.deliver(batch(b"2"))
+        assert path.read_text() == "2\n"
+        path.unlink()
+        await sink.deliver(batch(b"3"))
+        path.unlink()
+        path.write_text("another's\n")
+        await sink.deliver(batch(b"4"))
+
+    on(lambda: open_file(path), scenario)
+    assert (tmp_path / "records.jsonl.1").read_text() == "1\n"
+    assert path.read_text() == "another's\n4\n"
+
+
+def test_what_went_into_a_file_that_was_just_removed_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.jsonl"
+    real = os.write
+
+    def remove_first(descriptor: int, data: bytes) -> int:
+        path.unlink()
+        return real(descriptor, data)
+
+    async def scenario(sink: Sink) -> None:
+        with writes(monkeypatch, remove_first), pytest.raises(SinkFault, match="it was removed meanwhile") as fault:
+            await sink.deliver(batch(b"1"))
+        assert fault.value.retryable
+        await sink.deliver(batch(b"1"))
+
+    on(lambda: open_file(path), scenario)
+    assert path.read_text() == "1\n"
+
+
+def test_while_its_folder_is_gone_a_file_is_not_written_and_no_harm_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "records.jsonl"
+    path.parent.mkdir()
+
+    async def scenario(sink: Sink) -> None:
+        await sink.deliver(batch(b"1"))
+        path.parent.rename(tmp_path / "away")
+        with pytest.raises(SinkFault, match="No such file or directory") as fault:
+            await sink.deliver(batch(b"2"))
+        assert fault.value.retryable
+        path.parent.mkdir()
+        await sink.deliver(batch(b"2"))
+
+    on(lambda: open_file(path), scenario)
+    assert path.read_text() == "2\n"
+
+
 def test_a_pipe_that_broke_within_a_line_ends_it_before_more(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
 

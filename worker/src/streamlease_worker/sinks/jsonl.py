@@ -2,11 +2,13 @@
 
 Several workers may append to one file on one machine: each write is whole lines in one call, which the system keeps
 apart from others'. Durable means handed to the operating system: it survives the process, and with `fsync` the machine.
-A blocked pipe blocks the writer; what is read meanwhile is bounded, and leases run on.
+A blocked pipe blocks the writer; what is read meanwhile is bounded, and leases run on. A file that was removed or moved
+away (as a rotation of logs does) is left, and its path opened anew: what goes into a removed file is lost, not durable.
 """
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import queue
@@ -32,13 +34,17 @@ class _Order:
 class JsonlSink:
     """Owns its file descriptor and its thread."""
 
-    def __init__(self, descriptor: int, *, name: str, appends: bool, fsync: bool = False) -> None:
-        """`name` is what faults call it. `appends`: a regular file open for reading and appending."""
+    def __init__(
+        self, descriptor: int, *, name: str, appends: bool, fsync: bool = False, path: Path | None = None
+    ) -> None:
+        """`name` is what faults call it. `appends`: a regular file open for reading and appending. `path`: where that
+        file was opened, and is opened again once another or none is there."""
         self.limits = Limits(most_lines=1_000, most_bytes=256 << 10)
         self._descriptor = descriptor
         self._name = name
         self._appends = appends
         self._fsync = fsync
+        self._path = path
         self._torn = False
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="jsonl-sink", daemon=True)
@@ -78,8 +84,10 @@ class JsonlSink:
     def _write_some(self, orders: list[_Order]) -> None:
         """One write for all whose fence is open; each is told what became of it."""
         datas = [order.batch.data() for order in orders]
-        outcomes: list[Exception | None] = [_fenced(order.batch) for order in orders]
+        outcomes: list[Exception | None] = [None for _ in orders]
         try:
+            self._follow()
+            outcomes = [_fenced(order.batch) for order in orders]
             self._append(b"".join(data for data, fenced in zip(datas, outcomes, strict=True) if fenced is None))
         except OSError as error:
             fault = SinkFault(
@@ -107,6 +115,20 @@ class JsonlSink:
             raise
         if self._fsync:
             os.fsync(self._descriptor)
+        if self._path is not None and os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "it was removed meanwhile")
+
+    def _follow(self) -> None:
+        """Open the path anew if it names another file by now, or none. Raises OSError."""
+        if self._path is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self._path.stat(), os.fstat(self._descriptor)):
+                return
+        opened = _open(self._path)
+        os.close(self._descriptor)
+        self._descriptor = opened
+        _share(opened)
 
     def _is_torn(self, size: int) -> bool:
         """Whether the beginning of a line stands before the next write, ours or that of somebody killed within it."""
@@ -129,11 +151,17 @@ class JsonlSink:
 
 def open_file(path: Path, *, fsync: bool = False) -> JsonlSink:
     """Appends to `path`, made if absent. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _open(path)
     regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
     if regular:
         _share(descriptor)
-    return JsonlSink(descriptor, name=f"file {str(path)!r}", appends=regular, fsync=fsync and regular)
+    return JsonlSink(
+        descriptor, name=f"file {str(path)!r}", appends=regular, fsync=fsync and regular, path=path if regular else None
+    )
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def open_stdout() -> JsonlSink:
