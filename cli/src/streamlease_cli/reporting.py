@@ -15,12 +15,13 @@ class Reporting(click.Command):
 
     @override
     def invoke(self, ctx: click.Context) -> object:
+        # Before anything runs: what a command is told, and finds out, is to be seen here, too.
+        invocation = ctx.ensure_object(Invocation)
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:  # noqa: BLE001 - nobody else would turn it into a sentence
-            invocation = ctx.ensure_object(Invocation)
             if invocation.debug:
                 traceback.print_exc(file=sys.stderr)
             raise reported(error, unreachable_hint=invocation.unreachable_hint) from None
