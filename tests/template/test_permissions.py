@@ -117,10 +117,11 @@ def test_the_reconcile_function_can_sweep_audit_bury_and_orphan(document: Docume
 
 
 def test_who_may_bury_may_seal_a_dead_workers_pages_and_remove_what_is_left(document: Document) -> None:
-    for role, own in (("ReconcileRole", set()), ("WorkerRole", {"dynamodb:PutItem"})):
-        assert ("dynamodb:Query", {"Fn::GetAtt": ["WorkerItemsTable", "Arn"]}) in grants_of(document, role)
+    for principal, own in (("ReconcileRole", set()), ("WorkerRole", {"dynamodb:PutItem"}), ("OperatorPolicy", set())):
+        assert ("dynamodb:Query", {"Fn::GetAtt": ["WorkerItemsTable", "Arn"]}) in grants_of(document, principal)
         wanted = {"dynamodb:PartiQLUpdate", "dynamodb:DeleteItem"} | own
-        assert writes_to(document, role, "WorkerItemsTable") == wanted, role
+        assert writes_to(document, principal, "WorkerItemsTable") == wanted, principal
+        assert {"dynamodb:UpdateItem", "dynamodb:PartiQLUpdate"} <= writes_to(document, principal, "ConnectionsTable")
 
 
 def test_a_worker_reads_secrets_under_the_prefix_only(document: Document) -> None:
