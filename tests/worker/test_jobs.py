@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from streamlease import inbox
 from streamlease.errors import Denied, Fault, Malformed, Throttled, Unreachable
 from streamlease.flow import Request, run
 from streamlease.flows import control
+from streamlease.inbox import Entry
 from streamlease.lease import Change, Claimed
 from streamlease.model import DesiredState, Offer
+from streamlease.plan import Notice
 from streamlease.settings import Settings, settings
 from streamlease.write import Always, Table, Update
 from streamlease_worker import supervisor_events as events
@@ -24,6 +27,8 @@ from streamlease_worker.supervisor_events import (
     ClaimAnswered,
     DeleteOffer,
     FleetRead,
+    ForgetNotice,
+    InboxRead,
     Leave,
     Left,
     Listed,
@@ -32,10 +37,12 @@ from streamlease_worker.supervisor_events import (
     LookedAgain,
     OffersReceived,
     ReadFleet,
+    ReadInbox,
     Receive,
     Received,
     ReleaseUnknown,
     ReturnOffer,
+    SettleNotice,
     SweepNow,
     Swept,
     UnknownSettled,
@@ -179,6 +186,11 @@ def test_whatever_goes_wrong_every_job_ends_in_its_event(error: Exception, kind:
     assert bench.one(Bury(())) == Buried()
     assert bench.one(ReleaseUnknown("a")) == UnknownSettled("a")
     assert bench.one(LookAgain("a", 1)) == LookedAgain(None)
+    inbox_read = bench.one(ReadInbox())
+    assert isinstance(inbox_read, InboxRead)
+    assert isinstance(inbox_read.entries, kind)
+    assert bench.one(SettleNotice("a", 1)) == UnknownSettled("a")
+    assert bench.do(ForgetNotice("a", 1)) == []
     assert bench.one(Leave()) == Left()
 
 
@@ -222,6 +234,23 @@ def test_the_audit_lists_looks_again_and_releases() -> None:
     item = bench.memory.item(Table.CONNECTIONS, "a")
     assert item is not None
     assert "lease_owner" not in item
+
+
+def test_the_inbox_is_read_and_its_entries_are_settled_or_forgotten() -> None:
+    bench = Bench()
+    bench.create("ours")
+    bench.one(Claim("ours", "control"))
+    for name in ("ours", "done"):
+        bench.memory.perform(inbox.put(Notice(WORKER, name, 2)))
+    assert bench.one(ReadInbox()) == InboxRead((Entry("done", 2), Entry("ours", 2)))
+    assert bench.do(ForgetNotice("done", 1)) == []
+    assert bench.do(ForgetNotice("done", 2)) == []
+    assert bench.one(ReadInbox()) == InboxRead((Entry("ours", 2),))
+    assert bench.one(SettleNotice("ours", 2)) == UnknownSettled("ours")
+    item = bench.memory.item(Table.CONNECTIONS, "ours")
+    assert item is not None
+    assert "lease_owner" not in item
+    assert bench.one(ReadInbox()) == InboxRead(())
 
 
 def test_a_malformed_item_met_by_the_audit_ends_in_nothing_new() -> None:
