@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from streamlease import flow
 from streamlease.flows.pages import PageWrite, save
 from streamlease.lease import Checkpoint
@@ -90,9 +92,25 @@ def test_an_id_that_is_not_there_fails_after_the_others_were_shown() -> None:
     assert result.stderr == "nosuch: there is no connection of that id in the test system: see `streamlease ls`\n"
 
 
-def test_an_item_that_cannot_be_read_is_one_sentence() -> None:
+@pytest.mark.parametrize("command", ["describe", "ls"])
+def test_an_item_that_cannot_be_read_is_one_sentence_that_says_what_to_do_and_is_in_nobody_s_way(command: str) -> None:
+    system = System()
+    system.add("a")
+    system.put({"connection_id": "broken", "desired_state": "STARTED"})
+    result = system.run(command, "broken", "a", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["connection_id"] == "a"
+    assert result.stderr == (
+        "connection 'broken': upstream_url must be a non-empty string, not absent: no release of this project wrote it"
+        " so; mend that item in its table, or delete it there\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["stop", "rm --yes", "apply -"])
+def test_what_acts_upon_an_item_that_cannot_be_read_says_what_to_do(command: str) -> None:
     system = System()
     system.put({"connection_id": "broken", "desired_state": "STARTED"})
-    result = system.run("describe", "broken")
+    named = [] if command == "apply -" else ["broken"]
+    result = system.run(*command.split(), *named, typed="{id: broken, url: 'wss://x.example/'}")
     assert result.exit_code == 1
-    assert result.stderr == "Error: connection 'broken': upstream_url must be a non-empty string, not absent\n"
+    assert "mend that item in its table, or delete it there" in result.stdout

@@ -2,7 +2,7 @@
 
 import click
 
-from streamlease.errors import StreamleaseError, Unreachable
+from streamlease.errors import Malformed, StreamleaseError, Unreachable
 from streamlease.settings import Misconfigured
 
 FAILED = 1
@@ -50,6 +50,13 @@ def reported(error: Exception, *, unreachable_hint: str = "") -> click.ClickExce
         or f"this is a fault of streamlease itself ({type(error).__name__}: {sentence(error)}):"
         " run it again with --debug, and report what that prints"
     )
+
+
+def stored_wrong(problem: Exception | None) -> str:
+    """What stood in the way of one connection, as a sentence; of an item that cannot be read, also what to do."""
+    if isinstance(problem, Malformed):
+        return f"{problem}: no release of this project wrote it so; mend that item in its table, or delete it there"
+    return str(problem)
 
 
 def sentence(error: Exception) -> str:

@@ -13,6 +13,7 @@ from streamlease.flows.control import Operator
 from streamlease.lease import Absentee, Busy, Done
 from streamlease.model import DesiredState
 from streamlease_cli import bulk, procedures
+from streamlease_cli.errors import stored_wrong
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.progress import Outcome, failed
 from streamlease_cli.selection import Chosen
@@ -62,7 +63,7 @@ def remove(invocation: Invocation, chosen: Sequence[Chosen], terms: Terms) -> It
             one = tried.subject
             match tried.result:
                 case None:
-                    yield failed(one.connection_id, str(tried.problem))
+                    yield failed(one.connection_id, stored_wrong(tried.problem))
                 case Done():
                     yield Outcome(one.connection_id, "deleted")
                 case Absentee():

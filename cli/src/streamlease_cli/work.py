@@ -6,7 +6,7 @@ from typing import Protocol
 import click
 
 from streamlease_cli import bulk
-from streamlease_cli.errors import FAILED
+from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.progress import Outcome, Progress, failed
 
@@ -21,7 +21,7 @@ def do_each[T: HasId](
 ) -> None:
     """Raises Exit where any failed, Fault where nothing works."""
     attempts = bulk.each(subjects, act, parallel=parallel, sleep=invocation.sleep)
-    outcomes = (tried.result or failed(tried.subject.connection_id, str(tried.problem)) for tried in attempts)
+    outcomes = (tried.result or failed(tried.subject.connection_id, stored_wrong(tried.problem)) for tried in attempts)
     tell_all(invocation, outcomes, total=len(subjects), verb=verb)
 
 

@@ -9,6 +9,7 @@ from streamlease.model import DesiredState
 from streamlease_cli import bulk, procedures
 from streamlease_cli.applying import applied, owned_by, pruned, to_prune, would_apply, would_prune
 from streamlease_cli.documents import load_or_refuse
+from streamlease_cli.errors import stored_wrong
 from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
 from streamlease_cli.output import confirm, count, note, some
 from streamlease_cli.progress import Outcome, failed
@@ -138,7 +139,7 @@ def _apply(
 
 
 def _failed(connection_id: str, problem: Exception | None, *, dry_run: bool) -> Outcome:
-    return failed(connection_id, str(problem), dry_run=dry_run, changes=[])
+    return failed(connection_id, stored_wrong(problem), dry_run=dry_run, changes=[])
 
 
 def _stopped_if_new(one: Wanted) -> Wanted:

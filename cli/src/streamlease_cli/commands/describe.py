@@ -8,12 +8,13 @@ import click
 import yaml
 
 from streamlease import items
+from streamlease.errors import Malformed
 from streamlease.flow import Flow, read
 from streamlease.flows import control
 from streamlease.flows.pages import saved_position
 from streamlease.model import Connection, Member
 from streamlease.write import Read, Table
-from streamlease_cli.errors import FAILED
+from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
 from streamlease_cli.output import age, clean, note, print_json
 from streamlease_cli.presentation import described
@@ -37,22 +38,29 @@ def describe(invocation: Invocation, ids: tuple[str, ...]) -> None:
       streamlease describe jetstream-posts --json | jq .position
     """
     session = invocation.session()
-    absent = False
-    for number, connection_id in enumerate(dict.fromkeys(ids)):
-        found = session.run(_find(connection_id))
+    failed = False
+    shown = 0
+    for connection_id in dict.fromkeys(ids):
+        try:
+            found = session.run(_find(connection_id))
+        except Malformed as problem:
+            note(clean(stored_wrong(problem)))
+            failed = True
+            continue
         if found is None:
-            note(f"{connection_id}: there is no connection of that id in {session.place}: see `streamlease ls`")
-            absent = True
+            note(clean(f"{connection_id}: there is no connection of that id in {session.place}: see `streamlease ls`"))
+            failed = True
             continue
         connection, owner = found
         fields = described(connection, owner, now_ms=session.now_ms(), timing=session.settings.timing)
         if invocation.as_json:
             print_json(fields)
             continue
-        if number:
+        if shown:
             click.echo("---")
+        shown += 1
         click.echo(_text(fields, session.now_ms()), nl=False)
-    if absent:
+    if failed:
         raise click.exceptions.Exit(FAILED)
 
 

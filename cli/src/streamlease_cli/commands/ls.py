@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import click
 
+from streamlease.errors import Malformed
 from streamlease.flows import control
 from streamlease.model import Connection, DesiredState, StatusState
 from streamlease_cli import bulk
-from streamlease_cli.errors import FAILED
+from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
-from streamlease_cli.output import age, note, note_malformed, print_json, print_table
+from streamlease_cli.output import age, clean, note, note_malformed, print_json, print_table
 from streamlease_cli.presentation import is_unowned, last_sequence, listed
 from streamlease_cli.selection import Chosen, Selection, choose, listing_options
 from streamlease_cli.session import Session
@@ -96,8 +97,8 @@ def ls(
             else f"there is no connection in {session.place}: add one with `streamlease add` or `streamlease apply`"
         )
     if absent:
-        for connection_id in absent:
-            note(f"{connection_id}: there is no connection of that id")
+        for sentence in sorted(absent):
+            note(clean(sentence))
         raise click.exceptions.Exit(FAILED)
 
 
@@ -110,10 +111,12 @@ def _read(invocation: Invocation, session: Session, selection: Selection, absent
         return session.run(control.find(one.connection_id))
 
     for tried in bulk.each(unread, read, parallel=_READS_AT_ONCE, sleep=invocation.sleep):
-        if tried.problem is not None:
+        if isinstance(tried.problem, Malformed):
+            absent.append(stored_wrong(tried.problem))
+        elif tried.problem is not None:
             raise tried.problem
-        if tried.result is None:
-            absent.append(tried.subject.connection_id)
+        elif tried.result is None:
+            absent.append(f"{tried.subject.connection_id}: there is no connection of that id")
         else:
             found.append(tried.result)
     return found
