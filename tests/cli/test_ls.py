@@ -121,9 +121,12 @@ def test_what_an_upstream_wrote_does_not_steer_the_terminal() -> None:
     system = System()
     system.add("a")
     claimed = system.claim("a")
-    system.checkpoint(claimed, Checkpoint(1, status=Status(StatusState.FAILED, 0, "closed: \x1b[2J\nfoo")))
+    system.checkpoint(
+        claimed, Checkpoint(1, status=Status(StatusState.FAILED, 0, "closed: \x1b[2J\nfoo \u202ebar\u2028"))
+    )
     result = system.run("ls")
     assert "\x1b" not in result.stdout
+    assert "foo \N{REPLACEMENT CHARACTER}bar\N{REPLACEMENT CHARACTER}" in result.stdout
     assert len(result.stdout.splitlines()) == 2
 
 

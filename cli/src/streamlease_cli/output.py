@@ -23,7 +23,9 @@ _STYLES: Mapping[str, str] = {
     "GONE": "bright_black",
 }
 _LAST_AT_LEAST = 20
-_CONTROL = dict.fromkeys((*range(32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""End a line, or turn its direction: what follows would look like something else."""
+_CONTROL = dict.fromkeys((*range(32), *range(127, 160), *_TURNING), "\N{REPLACEMENT CHARACTER}")
 
 
 def print_json(document: object) -> None:
