@@ -37,7 +37,7 @@ def test_no_region_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_profile_is_one_sentence() -> None:
-    with pytest.raises(Denied, match=r"the AWS profile asked for .* is not configured"):
+    with pytest.raises(Denied, match=r"the AWS profile 'nobody' is not configured: choose"):
         clients("eu-west-1", purpose=Purpose.PEOPLE, profile="nobody")
 
 

@@ -116,11 +116,10 @@ def of_error(error: Exception, place: Place) -> Fault:
         case CredentialRetrievalError() | MetadataRetrievalError():
             return Unreachable(f"the AWS credentials for {place} could not be fetched just now ({kind})")
         case NoRegionError():
-            return Denied(f"no AWS region is set for {place}: set AWS_REGION to the region of the stack")
+            return Denied("no AWS region is set: set AWS_REGION to the region of the stack")
         case ProfileNotFound():
-            return Denied(
-                f"the AWS profile asked for {place} is not configured: choose one of `aws configure list-profiles`"
-            )
+            profile = str(error.kwargs.get("profile", ""))
+            return Denied(f"the AWS profile {profile!r} is not configured: choose one of `aws configure list-profiles`")
         case EndpointConnectionError() if place.is_aws and not place.known_region:
             return Denied(
                 f"{place} could not be sent: no AWS region is known as {place.region!r}, and nothing answers there;"
