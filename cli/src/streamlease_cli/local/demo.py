@@ -23,7 +23,7 @@ from streamlease_cli.local.options import local_options, near, run
 from streamlease_cli.local.printing import print_report
 from streamlease_cli.local.progress import Progress, progress
 from streamlease_cli.local.publisher import start_publisher
-from streamlease_cli.local.relay import start_relay
+from streamlease_cli.local.relay import launch_relay
 from streamlease_cli.local.report import Limits, Report, as_json, report, unmet
 from streamlease_cli.local.runs import describe, new_run, place_if_free
 from streamlease_cli.local.scenario import Plan, Scenario, Setting
@@ -151,16 +151,17 @@ def _demonstrate(wanted: Wanted, shown: Progress) -> tuple[Report, dict[str, str
     with ExitStack() as stack:
         place = stack.enter_context(place_if_free(wanted.checkout))
         remove = [place] if place is not None else []
+        relay = stack.enter_context(launch_relay(wanted.checkout, folder / "relay.log"))
         system = stack.enter_context(deployed(wanted.checkout, folder, wanted.leases, shown, remove=remove))
-        relay = stack.enter_context(start_relay(wanted.checkout, folder / "relay.log"))
-        fleet = stack.enter_context(
-            Fleet(folder, system.worker_environment(sink=f"jsonl:{sink}", capacity=wanted.connections))
-        )
+        environment = system.worker_environment(sink=f"jsonl:{sink}", capacity=wanted.connections)
+        fleet = stack.enter_context(Fleet(folder, environment))
         fleet.start(wanted.workers)
         if place is not None:
             describe(place, system.emulator.endpoint, system.stack.name, system.stack.outputs)
         log = folder / "publisher.log"
-        publisher = stack.enter_context(start_publisher(wanted.checkout, relay, wanted.connections, wanted.rate, log))
+        publisher = stack.enter_context(
+            start_publisher(wanted.checkout, relay.when_ready(), wanted.connections, wanted.rate, log)
+        )
         shown.say(f"{wanted.workers} workers run; {wanted.rate:g} notes a second are published to {relay.url}")
         authors = feeds.connection_ids(publisher.feeds)
         feeds.write_feeds(folder / "feeds.yaml", relay.url, authors)

@@ -51,6 +51,11 @@ class Relay:
             rows = database.execute("SELECT lower(hex(id)), lower(hex(pubkey)), created_at FROM events ORDER BY 3, 1")
             return [StoredEvent(*row) for row in rows]
 
+    def when_ready(self) -> Self:
+        """Returns once it answers (about two seconds after its launch). Raises LocalFault if it does not come up."""
+        self.process.wait_until(lambda: _answers(self.port), _READY_WITHIN_S)
+        return self
+
     def stop(self) -> None:
         self.process.stop(within_s=5.0)
 
@@ -62,10 +67,17 @@ class Relay:
 
 
 def start_relay(checkout: Checkout, log: Path) -> Relay:
-    """Starts it with an empty database, and returns once it answers (about two seconds).
+    """Starts it with an empty database, and returns once it answers. Raises LocalFault if it does not come up."""
+    relay = launch_relay(checkout, log)
+    try:
+        return relay.when_ready()
+    except BaseException:
+        relay.stop()
+        raise
 
-    Raises LocalFault if it does not come up.
-    """
+
+def launch_relay(checkout: Checkout, log: Path) -> Relay:
+    """Starts it with an empty database, and does not wait for it. Raises LocalFault if it cannot be started at all."""
     program = checkout.tool("relay", "nostr-relay")
     folder = Path(tempfile.mkdtemp(prefix="streamlease-relay-"))
     port = free_port()
@@ -75,15 +87,8 @@ def start_relay(checkout: Checkout, log: Path) -> Relay:
     # One process: gunicorn and its own server would each add a second.
     arguments = [str(program), "--config", str(configuration), "serve", "--use-uvicorn"]
     environment = clean_environment({})
-    relay = Relay(
-        Process(Command("the relay", arguments, environment, folder, log, remove=[folder])), port, database.resolve()
-    )
-    try:
-        relay.process.wait_until(lambda: _answers(port), _READY_WITHIN_S)
-    except BaseException:
-        relay.stop()
-        raise
-    return relay
+    process = Process(Command("the relay", arguments, environment, folder, log, remove=[folder]))
+    return Relay(process, port, database.resolve())
 
 
 def _configuration(port: int, database: Path) -> dict[str, object]:

@@ -96,8 +96,12 @@ class Scenario:
             complaints.append(
                 f"the relay refused {published.refused} notes and did not answer for {published.unanswered}"
             )
-        self._until(self._all_delivered, "settling", _SETTLED_WITHIN_S)
+        settled = self._until(self._all_delivered, "settling", _SETTLED_WITHIN_S)
+        self._shown.say(
+            "every record has arrived" if settled else f"not every record arrived in {_SETTLED_WITHIN_S:g} s"
+        )
         complaints += self._end()
+        self._shown.say("all workers have drained")
         evidence = Evidence(
             workers=workers,
             feeds=self._setting.feeds,

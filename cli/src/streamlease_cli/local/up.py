@@ -21,7 +21,7 @@ from streamlease_cli.local.interrupt import Interrupted, interruptible
 from streamlease_cli.local.options import local_options, near, our_command, run
 from streamlease_cli.local.progress import Picture, Progress, progress
 from streamlease_cli.local.publisher import Publisher, start_publisher
-from streamlease_cli.local.relay import start_relay
+from streamlease_cli.local.relay import Relay, launch_relay
 from streamlease_cli.local.runs import describe, new_run, only_system
 from streamlease_cli.local.service import Service
 from streamlease_cli.local.system import Leases, System, deployed
@@ -126,10 +126,11 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
     folder = new_run(wanted.checkout)
     sink = wanted.sink or f"{_FILE_SINK}{folder / 'records.jsonl'}"
     with ExitStack() as stack:
+        relay = stack.enter_context(launch_relay(wanted.checkout, folder / "relay.log")) if wanted.relay else None
         system = stack.enter_context(
             deployed(wanted.checkout, folder, wanted.leases, shown, port=wanted.port, remove=[file])
         )
-        publisher = _upstream(wanted.checkout, folder, stack, shown) if wanted.relay else None
+        publisher = stack.enter_context(_publishing(wanted.checkout, relay, folder, shown)) if relay else None
         environment = system.worker_environment(sink=sink, capacity=wanted.capacity)
         fleet = stack.enter_context(Fleet(folder, environment))
         service = Service(fleet, wanted.workers)
@@ -142,10 +143,9 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
             shown.say("ending: workers give up what they hold, then everything is stopped")
 
 
-def _upstream(checkout: Checkout, folder: Path, stack: ExitStack, shown: Progress) -> Publisher:
-    relay = stack.enter_context(start_relay(checkout, folder / "relay.log"))
+def _publishing(checkout: Checkout, relay: Relay, folder: Path, shown: Progress) -> Publisher:
     log = folder / "publisher.log"
-    publisher = stack.enter_context(start_publisher(checkout, relay, _RELAY_FEEDS, _RELAY_RATE, log))
+    publisher = start_publisher(checkout, relay.when_ready(), _RELAY_FEEDS, _RELAY_RATE, log)
     feeds.write_feeds(folder / "feeds.yaml", relay.url, feeds.connection_ids(publisher.feeds))
     shown.say(f"a relay at {relay.url}, to which {_RELAY_FEEDS} authors write {_RELAY_RATE:g} notes a second in all")
     return publisher
