@@ -246,10 +246,36 @@ def test_what_the_index_shows_and_nothing_runs_is_released_and_not_claimed_meanw
     assert Claim("x", "control") in bench.offer("x")
 
 
-def test_many_unknown_ones_are_settled_a_few_at_a_time() -> None:
+def test_many_unknown_ones_are_settled_some_at_a_time_and_the_next_audit_is_soon() -> None:
     bench = Bench()
-    said = bench.do(Listed(tuple(listed(f"x{number}") for number in range(60))))
+    while not bench.all(ListOwned):
+        bench.wait(1)
+    said = bench.do(Listed(tuple(listed(f"x{number}") for number in range(AUDIT_AT_ONCE + 1))))
     assert len(said) == AUDIT_AT_ONCE
+    assert any(isinstance(command, ListOwned) for command in bench.wait(4))
+    assert bench.do(Listed(())) == []
+    assert not any(isinstance(command, ListOwned) for command in bench.wait(20))
+
+
+def test_a_thousand_stopped_without_a_word_are_all_looked_at_within_a_minute() -> None:
+    """In worker mode, where nothing but the inbox and the audit would tell."""
+    bench = Bench(capacity=2_000)
+    names = [f"c{number}" for number in range(1_000)]
+    for name in names:
+        bench.run(name)
+    told: set[str] = set()
+    waited_s = 0
+    while len(told) < len(names):
+        if any(isinstance(command, ListOwned) for command in bench.wait(1)):
+            waited_s += 1 if told else 0
+            shown = tuple(listed(name, 2, state="STOPPED") for name in names)
+            looks = [c for c in bench.do(Listed(shown)) if isinstance(c, LookAgain)]
+            for look in looks:
+                bench.do(StopWanted(look.connection_id, EPOCH))
+            told |= {look.connection_id for look in looks}
+        elif told:
+            waited_s += 1
+        assert waited_s < 60
 
 
 def test_a_claim_in_flight_is_neither_unknown_nor_outdated() -> None:

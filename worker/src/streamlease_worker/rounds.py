@@ -97,6 +97,10 @@ class Rounds:
         every_s = AFTER_FAULT_S if isinstance(outcome, Fault) else AUDIT_S
         self._audit_at_s = now.mono_s + every_s * (0.5 + self._draw())
 
+    def audit_soon(self, now: Instant) -> None:
+        """The last had more to settle than it might."""
+        self._audit_at_s = now.mono_s + AFTER_FAULT_S * (0.5 + self._draw())
+
     def _draw(self) -> float:
         self._round += 1
         return draw(self._worker_id, self._round)

@@ -57,7 +57,8 @@ from streamlease_worker.supervisor_events import (
 )
 
 PARALLEL_CLAIMS = 16
-AUDIT_AT_ONCE = 25
+AUDIT_AT_ONCE = 100
+"""So many of each kind: jobs share their threads with claims and sweeps."""
 SEEN_WITHIN_MS = 1_000
 """A lease that has run out shows in a sweep within this, while sweeps come sooner."""
 
@@ -126,7 +127,7 @@ class Supervisor:
                 return self._receive(now)
             case Listed(items):
                 self._rounds.listed(items, now)
-                return [] if isinstance(items, Fault) else self._audit(items)
+                return [] if isinstance(items, Fault) else self._audit(items, now)
             case UnknownSettled(connection_id):
                 self._settling.discard(connection_id)
             case InboxRead(entries):
@@ -266,16 +267,19 @@ class Supervisor:
     def _ending(self, stops: list[Command]) -> list[Command]:
         return [DrainBegun(), *self._intake.close(), *stops]
 
-    def _audit(self, items: tuple[Item, ...]) -> list[Command]:
-        """Against what is held at this very moment. What a claim or release is in flight for settles by itself."""
+    def _audit(self, items: tuple[Item, ...], now: Instant) -> list[Command]:
+        """Against what is held at this very moment. What a claim or release is in flight for settles by itself. What is
+        too much for one audit is for the next, which then is soon."""
         found = plan.audit(items, dict.fromkeys(self._claims, 0) | self._versions())
-        unknown = [name for name in dict.fromkeys(found.unknown) if name not in self._settling][:AUDIT_AT_ONCE]
-        self._settling.update(unknown)
+        unknown = [name for name in dict.fromkeys(found.unknown) if name not in self._settling]
         standing = (Phase.RUNNING, Phase.RESTING)
         named = [self._owned[name] for name in found.outdated if name in self._owned]
         outdated = [ours for ours in named if ours.phase in standing]
+        if max(len(unknown), len(outdated)) > AUDIT_AT_ONCE:
+            self._rounds.audit_soon(now)
+        self._settling.update(unknown[:AUDIT_AT_ONCE])
         return [
-            *(ReleaseUnknown(name) for name in unknown),
+            *(ReleaseUnknown(name) for name in unknown[:AUDIT_AT_ONCE]),
             *(LookAgain(ours.connection_id, ours.connection.spec_version) for ours in outdated[:AUDIT_AT_ONCE]),
         ]
 
