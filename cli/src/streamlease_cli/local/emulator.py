@@ -22,6 +22,7 @@ from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.process import Command, Process, free_port, is_open
 
 _READY_WITHIN_S = 30.0
+_KILLED_WITHIN_S = 10.0
 _HOST = "127.0.0.1"
 
 DIRECT = Config(proxies={})  # past any proxy that the environment names
@@ -66,7 +67,9 @@ class Emulator:
         )
 
     def stop(self) -> None:
-        self.process.stop(within_s=5.0)
+        # Not SIGTERM: it would wait for every idle connection of its clients, and has nothing to save.
+        self.process.kill()
+        self.process.wait(_KILLED_WITHIN_S)
 
     def __enter__(self) -> Self:
         return self
