@@ -14,6 +14,8 @@ class Beliefs:
     """Worker id → its process. A process may have several ids, one after the other."""
     entitled: dict[tuple[str, int], tuple[str, float]] = field(default_factory=dict)
     """(connection, epoch) → the worker id that may begin deliveries, and until which monotonic second of its own."""
+    started: dict[str, int] = field(default_factory=dict)
+    """The newest spec version that somebody has started a feed of, by connection."""
     released: set[tuple[str, int]] = field(default_factory=set)
     """Epochs whose release has been sent: they never deliver again."""
 

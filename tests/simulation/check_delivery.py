@@ -33,6 +33,8 @@ class DeliveryChecker:
     """The highest epoch that has begun a delivery, by connection."""
     promised: dict[str, int] = field(default_factory=dict)
     """Number (in `Upstream.emitted`) of the first record that a stored position has promised, by connection."""
+    forgotten: dict[str, int] = field(default_factory=dict)
+    """The spec version with which somebody asked for a start from nowhere, by connection."""
 
     def on_begin(self, attempt: Attempt) -> None:
         """A sink attempt begins: its sender has just found its deadline ahead."""
@@ -82,15 +84,34 @@ class DeliveryChecker:
             return
         before, after = landing.before, landing.after
         if after is None or (before is not None and "position" not in after):
-            self.promised.pop(landing.key[0], None)
+            self._forget(landing, after)
             return
         if after.get("position") is not None and (before or {}).get("position") != after["position"]:
             self._position(landing, before or {}, after)
 
+    def _forget(self, landing: Landing, after: Item | None) -> None:
+        """Somebody deleted the connection, or asked for a start from nowhere: what was promised is void, and so is what
+        the feed of before still stores, until one has been started since."""
+        connection_id, version = landing.key[0], (after or {}).get("spec_version")
+        self.promised.pop(connection_id, None)
+        if after is None:
+            self.beliefs.started.pop(connection_id, None)
+            self.forgotten.pop(connection_id, None)
+        elif label(landing.write) == "control" and isinstance(version, int):
+            self.forgotten[connection_id] = version
+
+    def _is_of_before(self, connection_id: str) -> bool:
+        return self.beliefs.started.get(connection_id, 0) < self.forgotten.get(connection_id, 0)
+
     def _position(self, landing: Landing, before: Item, after: Item) -> None:
         connection_id = landing.key[0]
         sequence, was = _sequence(after), _sequence(before)
+        if self._is_of_before(connection_id):
+            return
+        if sequence is None and was is not None and connection_id not in self.forgotten:
+            self._position_fails(landing, "a position never falls", f"{was} became none")
         if sequence is None:
+            self.promised.pop(connection_id, None)
             return
         upstream = self.upstreams[connection_id]
         if was is not None:

@@ -46,8 +46,8 @@ class EndChecker:
     """When people last asked something of a connection."""
     stopped_us: dict[str, int]
     """Since when nobody wants a connection open."""
-    two_heartbeats_us: int
-    """Of connection mode."""
+    two_heartbeats_us: tuple[int, int]
+    """Of connection mode, where the renewal hears of a stop, and of worker mode, where the inbox does."""
 
     def violations(self, streaming: dict[str, list[Streaming]]) -> list[Violation]:
         found: list[Violation] = []
@@ -96,11 +96,12 @@ class EndChecker:
         return [Violation(4, "every started connection streams again", now_us, connection_id, what)]
 
     def _closed_soon(self, connection_id: str, upstream: Upstream, item: Item | None) -> list[Violation]:
-        """Of a healthy fleet, two heartbeats are asked: in connection mode, where the renewal hears of it."""
-        in_connection_mode = item is not None and "lease_expires_at_ms" in item
+        """Of a healthy fleet, two heartbeats are asked."""
+        in_worker_mode = item is not None and "lease_expires_at_ms" not in item
         elapsed_us = self.kernel.now_us - self.stopped_us.get(connection_id, self.kernel.now_us)
-        obeyed = not in_connection_mode or elapsed_us < self.two_heartbeats_us + CLOSING_US
-        return [] if obeyed else self._closed(connection_id, upstream, item)
+        if elapsed_us < self.two_heartbeats_us[in_worker_mode] + CLOSING_US:
+            return []
+        return self._closed(connection_id, upstream, item)
 
     def _closed(self, connection_id: str, upstream: Upstream, item: Item | None) -> list[Violation]:
         if not upstream.sockets:

@@ -20,6 +20,8 @@ class PageChecker:
             return
         if landing.write.table is Table.WORKER_ITEMS and landing.key[1].startswith(pages.PREFIX):
             self._page(landing)
+        elif label(landing.write) == "inbox delete" and landing.stamp is not None:
+            self._forgotten(landing, landing.stamp[1])
         elif landing.write.table is Table.CONNECTIONS and label(landing.write) == "orphan":
             self._orphaned(landing)
 
@@ -32,6 +34,11 @@ class PageChecker:
         was, now = before.get("version"), after.get("version")
         if not isinstance(now, int) or (isinstance(was, int) and now < was):
             self._fail("a page never goes back", "", f"{landing.key} went from version {was} to {now}")
+
+    def _forgotten(self, landing: Landing, acted_on: int) -> None:
+        found = (landing.before or {}).get("spec_version")
+        if found is not None and found != acted_on:
+            self._fail("a notice not acted on stays", "", f"{landing.key} of version {found} went with {acted_on}")
 
     def _orphaned(self, landing: Landing) -> None:
         """What the dead worker's sealed pages say of this epoch is in the item now."""

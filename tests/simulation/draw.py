@@ -34,8 +34,8 @@ from tests.simulation.scenario import (
 from tests.simulation.upstream import Nature
 
 HALF_SKEW_MS = SKEW_MS / 2
-LONGEST_SETTLING_US = 75 * S
-"""After the last fault: one audit (a minute, with jitter) and what follows from it, beside lease and skew."""
+LONGEST_SETTLING_US = 100 * S
+"""After the last fault: one audit (a minute, and half of it for jitter) and what follows, beside lease and skew."""
 LONG_ONES = 0.04
 """Of the runs with workers in worker mode, so many last for a quarter of an hour more."""
 PROCESSES = 40

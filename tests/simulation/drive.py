@@ -7,7 +7,7 @@ from typing import Any
 from streamlease.errors import Fault, Malformed
 from streamlease.flow import Flow, Now, Request
 from streamlease_worker.faults import Unsteady
-from tests.simulation.network import Network
+from tests.simulation.network import Network, Stamps
 from tests.simulation.process import Thread
 
 type Done = Callable[[Any], None]
@@ -25,6 +25,7 @@ class Drive[T]:
     done: Done
     dies_after: int | None = None
     cause: int = 0
+    stamps: Stamps = ()
     steady: bool = False
     """Whether a time is refused that the process knows to be wrong (`streamlease_worker.clock.steady`)."""
     requests: int = 0
@@ -51,7 +52,7 @@ class Drive[T]:
             self.thread.process.kill()
             self.done(None)
             return
-        self.network.send(self.thread, request, self.timeout_us, self._step)
+        self.network.send(self.thread, request, self.timeout_us, self._step, self.stamps)
 
     def _now(self) -> Request:
         process = self.thread.process
@@ -72,8 +73,9 @@ def drive[T](
     done: Done,
     dies_after: int | None = None,
     cause: int = 0,
+    stamps: Stamps = (),
     steady: bool = False,
 ) -> Drive[T]:
-    running = Drive(flow, thread, network, timeout_us, done, dies_after, cause, steady)
+    running = Drive(flow, thread, network, timeout_us, done, dies_after, cause, stamps, steady)
     running.start()
     return running

@@ -61,6 +61,7 @@ class Injector:
         for cause, entry in enumerate(entries, start=1):
             self.kernel.at(entry.at_us, lambda e=entry, c=cause: self._do(e, c))  # type: ignore[misc]
         self.kernel.at(self.quiet_us, self._calm)
+        self.network.calm_from_us = self.quiet_us
 
     def _calm(self) -> None:
         """Faults stop: nothing that waits will strike any more, and what lies over a span of time ends."""

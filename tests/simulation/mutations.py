@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamlease import items, lease, membership, pages, plan
+from streamlease import inbox, items, lease, membership, pages, plan
 from streamlease.errors import Fault, Unreachable
 from streamlease.feed import continuity
 from streamlease.feed import ledger as feed_ledger
@@ -18,7 +18,7 @@ from streamlease.lease import Stopped
 from streamlease.model import LeaseMode
 from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Item, Update
-from streamlease_worker import fence, intake, keeper, ownership, presence, supervisor, verdicts
+from streamlease_worker import fence, intake, keeper, notices, ownership, presence, supervisor, verdicts
 from streamlease_worker import keeper_events as ke
 from streamlease_worker.held import Phase
 from tests.simulation import process, runner
@@ -254,6 +254,19 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "M12", "a burial is swept again until it is old", ((membership, "may_forget", constantly(value=True)),), WORKER
+    ),
+    Mutation("M13a", "a notice goes on the version acted on", ((inbox, "delete", ALWAYS_OURS),), WORKER),
+    Mutation(
+        "M13b",
+        "a notice waits for the claim in flight",
+        ((notices.Notices, "read", lambda original: lambda self, e, o, _: original(self, e, o, lambda _name: False)),),
+        WORKER,
+    ),
+    Mutation(
+        "inbox-unread",
+        "a stop is heard at the next heartbeat",
+        ((notices.Notices, "heartbeat", constantly([])),),
+        WORKER,
     ),
     Mutation(
         "M14",

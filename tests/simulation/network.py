@@ -136,6 +136,8 @@ class Network:
         self.cuts: list[Cut] = []
         self.throttlings: list[Throttling] = []
         self.waiting: list[RequestFault] = []
+        self.calm_from_us = 1 << 62
+        """By then everything that was sent has landed."""
         self._draws = kernel.draws("network")
 
     def cut(self, who: str, service: Service) -> Cut | None:
@@ -224,7 +226,7 @@ class _Trip:
             case Twist.LANDS_LATE:
                 self.lose_answer = True
                 self._expire_after(self.timeout_us)
-                kernel.after(fault.delay_us, self.land)
+                kernel.at(min(kernel.now_us + fault.delay_us, net.calm_from_us), self.land)
                 return True
             case Twist.TWICE:
                 self.land_again_us = 20 * MS + self.back_us

@@ -118,8 +118,8 @@ class Simulation:
         self.people.create_all(tuple(each for each in scenario.connections if each not in scenario.late))
         self.fleet.begin(scenario.workers)
         injector.plan(scenario.plan)
-        timing = scenario.timing_of(LeaseMode.CONNECTION)
-        obeyed_us = 2 * timing.heartbeat_ms * MS + STOP_SLACK_US
+        slowest_ms = max(scenario.timing.heartbeat_ms, scenario.worker_timing.heartbeat_ms)
+        obeyed_us = 2 * slowest_ms * MS + STOP_SLACK_US
         for act in scenario.last_acts:
             self.kernel.at(scenario.end_us - obeyed_us, lambda a=act: self.people.act(a))  # type: ignore[misc]
         try:
@@ -140,7 +140,7 @@ class Simulation:
             bound_us,
             self.people.acts,
             self.leases.stopped_us,
-            2 * self.scenario.timing.heartbeat_ms * MS,
+            (2 * self.scenario.timing.heartbeat_ms * MS, 2 * self.scenario.worker_timing.heartbeat_ms * MS),
         )
 
     def streaming(self) -> dict[str, list[Streaming]]:

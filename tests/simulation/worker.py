@@ -14,7 +14,7 @@ from streamlease.errors import Fault, Malformed, Unreachable
 from streamlease.feed.events import Finished, Report
 from streamlease.flow import Batch, Flow
 from streamlease.flow import SendOffers as SendRequest
-from streamlease.flows import audit
+from streamlease.flows import audit, inbox
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, claim
 from streamlease.flows.sweep import stored_fleet, sweep
@@ -178,6 +178,7 @@ class Worker:
             timing=self.deployed.timing,
             joined=joined,
             now=at,
+            mode=self.mode,
         )
         self._tick_keeper(self._keeper)
         self._tick_loop(self._supervisor)
@@ -357,6 +358,13 @@ class Worker:
                 self._flow(flow2, lambda _: se.UnknownSettled(connection_id))
             case se.LookAgain(connection_id=connection_id, known_version=version):
                 self._flow(audit.look_again(self.worker_id, connection_id, version), _looked)
+            case se.ReadInbox():
+                self._flow(inbox.read_inbox(self.worker_id), lambda entries: se.InboxRead(entries))  # type: ignore[arg-type]
+            case se.SettleNotice(connection_id=connection_id, spec_version=version):
+                flow3 = inbox.settle(self.worker_id, connection_id, version)
+                self._flow(flow3, lambda _: se.UnknownSettled(connection_id))
+            case se.ForgetNotice(connection_id=connection_id, spec_version=version):
+                self._forget(connection_id, version)
             case se.Start():
                 self._start(command)
             case se.Stop(run=run, reason=reason, flush=flush):
@@ -399,6 +407,12 @@ class Worker:
                 self._supervise(event(outcome))
 
         drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=done, steady=True)
+
+    def _forget(self, connection_id: str, spec_version: int) -> None:
+        """Nobody waits for its answer. Stamped with the version that was acted on."""
+        flow = inbox.forget(self.worker_id, connection_id, spec_version)
+        stamps = ((self.worker_id, spec_version),)
+        drive(flow, self._loop, self.world.network, timeout_us=self.timeout_us, done=lambda _: None, stamps=stamps)
 
     def _queue_call(self, call: Callable[[], None]) -> None:
         """A delete or a return: lost where the queue is out of reach; nobody waits for its answer."""
@@ -464,6 +478,8 @@ class Worker:
             cut_until=lambda: self._cut_until_us,
         )
         self.runners[run] = runner
+        started = self.world.beliefs.started
+        started[connection_id] = max(version, started.get(connection_id, 0))
         self._say(f"starts epoch {epoch} from {connection.position}", connection_id)
         runner.start()
 
