@@ -287,13 +287,15 @@ def test_a_page_that_could_not_be_made_costs_no_other() -> None:
     assert isinstance(second, Applied)
 
 
-def test_a_page_that_was_made_without_an_answer_is_written_the_next_time() -> None:
+@pytest.mark.parametrize("landing", [Landing.NEVER, Landing.BEFORE])
+def test_a_page_that_was_made_without_an_answer_is_written_the_next_time(landing: Landing) -> None:
     fleet = Fleet()
     troubled = Troubled(fleet.perform)
-    troubled.trouble(Unreachable("no answer"))
-    write = PageWrite(0, 1, (), fresh=True)
-    [lost] = run(flows.save("w1", (write,)), troubled.perform)
-    assert isinstance(lost, Unreachable)
+    troubled.trouble(Unreachable("no answer"), landing=landing)
+    writes = tuple(PageWrite(number, 1, (), fresh=True) for number in range(25))
+    with pytest.raises(Unreachable):
+        run(flows.save("w1", writes), troubled.perform)
+    assert len(troubled.performed) == 1, "where one has no answer, the rest would wait in vain as long again"
     [answer] = run(flows.save("w1", (PageWrite(0, 2, (), fresh=True),)), troubled.perform)
     assert isinstance(answer, Applied)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamlease import inbox, pages
-from streamlease.errors import Fault, Malformed
+from streamlease.errors import Fault, Malformed, Unreachable
 from streamlease.flow import BATCH_WRITES, Flow, batch, chunks, page, write
 from streamlease.model import Connection, Saved
 from streamlease.pages import Page
@@ -39,6 +39,8 @@ def save(worker_id: str, writes: tuple[PageWrite, ...]) -> Flow[tuple[Answer | F
         if each.fresh:
             try:
                 yield from write(pages.create(worker_id, each.number))
+            except Unreachable:  # so would the others be, each after its own time limit
+                raise
             except Fault as fault:
                 faults[each.number] = fault
     sent = [each for each in writes if each.number not in faults]
