@@ -34,6 +34,13 @@ ENVIRONMENTS = {
     "relay": LOCAL / "envs/relay",
     "sam": LOCAL / "envs/sam",
 }
+# What the project runs of each: an environment without it is no environment, whatever its stamp says.
+PROGRAMS = {
+    "main": ("python", "streamlease", "pytest"),
+    "emulator": ("python", "ministack"),
+    "relay": ("python", "nostr-relay"),
+    "sam": ("python", "sam", "cfn-lint"),
+}
 DYNALITE = "dynalite"
 LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "uv")
 
@@ -75,12 +82,14 @@ def make(name: str) -> None:
     began_s = time.monotonic()
     fingerprint = fingerprint_of(name)  # before the work: what changes meanwhile counts as not done
     stamp = STAMPS / name
+    # Of one that was interrupted, or that lost a program, uv would take what is half there for installed.
+    whole = stamp.exists() and all(place.exists() for place in programs_of(name))
     stamp.unlink(missing_ok=True)
     if name == DYNALITE:
         if not make_dynalite():
             return
     else:
-        make_environment(name)
+        make_environment(name, afresh=not whole)
     STAMPS.mkdir(parents=True, exist_ok=True)
     unfinished = stamp.with_suffix(".new")
     unfinished.write_text(fingerprint)
@@ -90,9 +99,10 @@ def make(name: str) -> None:
 
 def is_current(name: str) -> bool:
     """True if the environment was finished from the very inputs that are there now."""
-    place = LOCAL / "dynalite/node_modules/.bin/dynalite" if name == DYNALITE else python_of(name)
     try:
-        return place.exists() and (STAMPS / name).read_text() == fingerprint_of(name)
+        return all(place.exists() for place in programs_of(name)) and (STAMPS / name).read_text() == fingerprint_of(
+            name
+        )
     except FileNotFoundError:
         return False
 
@@ -111,10 +121,10 @@ def fingerprint_of(name: str) -> str:
     return digest.hexdigest()
 
 
-def make_environment(name: str) -> None:
+def make_environment(name: str, *, afresh: bool) -> None:
     place = ENVIRONMENTS[name]
     uv = find_uv()
-    if not works(str(python_of(name))):
+    if afresh or not works(str(python_of(name))):
         run(uv, "venv", "--quiet", "--clear", "--python", find_python(uv), str(place))
     requirements = str(REQUIREMENTS / f"{name}.txt")
     run(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(python_of(name)), requirements)
@@ -163,6 +173,12 @@ def lock(upgrade: bool) -> None:
     quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error")
     run(npm, "install", "--package-lock-only", "--omit-lockfile-registry-resolved", *quiet, *place)
     say("requirements/dynalite/package-lock.json")
+
+
+def programs_of(name: str) -> list[Path]:
+    if name == DYNALITE:
+        return [LOCAL / "dynalite/node_modules/.bin/dynalite"]
+    return [ENVIRONMENTS[name] / "bin" / program for program in PROGRAMS[name]]
 
 
 def python_of(name: str) -> Path:
