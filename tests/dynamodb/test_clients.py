@@ -41,9 +41,10 @@ def test_an_unknown_profile_is_one_sentence() -> None:
         clients("eu-west-1", purpose=Purpose.PEOPLE, profile="nobody")
 
 
-def test_an_endpoint_that_is_no_url_is_one_sentence() -> None:
+@pytest.mark.parametrize("endpoint", ["localhost:4566", "http://127.0.0.1:99999", "http://127.0.0.1:x", "http://[::1"])
+def test_an_endpoint_that_is_no_url_is_one_sentence(endpoint: str) -> None:
     with pytest.raises(Denied, match=r"AWS_ENDPOINT_URL must be like http://127\.0\.0\.1:4566"):
-        clients("eu-west-1", "localhost:4566", purpose=Purpose.PEOPLE)
+        clients("eu-west-1", endpoint, purpose=Purpose.PEOPLE)
 
 
 @pytest.mark.parametrize(("region", "known"), [("eu-west-1", True), ("cn-north-1", True), ("eu-wset-1", False)])

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -110,10 +111,12 @@ def open_session(region: str | None = None, profile: str | None = None) -> boto3
 def client(service: str, *, session: boto3.Session, endpoint: str | None = None, config: Config) -> Any:
     """A boto3 client. Raises Denied, with a sentence, where the region, the profile or the endpoint cannot be used."""
     try:
-        return session.client(service, endpoint_url=endpoint, config=config)
+        made = session.client(service, endpoint_url=endpoint, config=config)
+        _ = urlsplit(made.meta.endpoint_url).port  # botocore itself takes any
+        return made
     except BotoCoreError as error:
         raise of_error(error, _creating(service, session.region_name)) from None
-    except ValueError:  # botocore: "Invalid endpoint"
+    except ValueError:  # botocore: "Invalid endpoint"; urlsplit: a port that cannot be one
         raise Denied(
             f"the endpoint set for {service} is not a URL: AWS_ENDPOINT_URL must be like http://127.0.0.1:4566"
         ) from None
