@@ -75,6 +75,17 @@ def test_one_that_cannot_start_says_why_and_the_others_are_stopped(tmp_path: Pat
     assert codes["worker-2"] == 1
 
 
+def test_after_a_failure_nobody_waits_for_a_drain(tmp_path: Path) -> None:
+    workers = fleet(tmp_path, DEAF)
+    [worker] = workers.start(1)
+    os.kill(workers.start(1)[0].process.pid, signal.SIGSEGV)
+    workers.workers[1].process.wait(10)
+    with pytest.raises(LocalFault, match="worker-2 ended"), workers:
+        workers.check()
+    assert worker.process.poll() == -signal.SIGKILL
+    assert "drained" not in worker.process.log.read_text()
+
+
 def test_a_worker_is_told_to_drain_only_once(tmp_path: Path) -> None:
     with fleet(
         tmp_path,

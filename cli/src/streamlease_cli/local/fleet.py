@@ -41,7 +41,11 @@ class Worker:
 
 
 class Fleet:
-    """Workers of one run, each with a log of its own in `folder`. A context manager: leaving it stops them all."""
+    """Workers of one run, each with a log of its own in `folder`.
+
+    A context manager: leaving it drains them all; leaving it by an exception kills them, since what they would drain to
+    may be what has failed.
+    """
 
     def __init__(self, folder: Path, environment: Mapping[str, str], command: Sequence[str] = WORKER) -> None:
         self.workers: list[Worker] = []
@@ -107,7 +111,10 @@ class Fleet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            for worker in self.workers:
+                worker.process.kill()
         self.stop()
 
 
