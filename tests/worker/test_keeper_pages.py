@@ -1,6 +1,7 @@
 """In worker mode positions are saved on pages: only when they advance, one unit for many, and nothing is lost by it."""
 
 import itertools
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -213,6 +214,30 @@ def test_a_large_position_has_a_page_of_its_own_and_grows_onto_it_without_a_gap(
     assert by_page == {0: ["b"], 1: ["a"]}
 
 
+def test_what_outgrew_its_page_stays_there_as_it_was_until_it_has_landed_on_another() -> None:
+    """Its old page is written meanwhile, for the sake of others."""
+    bench = Pages()
+    held = bench.stream("a", "b")
+    for claimed in held:
+        bench.advance(claimed, 1)
+    bench.live(2_000)
+    bench.store.trouble(Throttled("slow down"), when=_is_write_of("page#1"), times=12)
+    bench.advance(held[0], Position(2, "host", "wss://resume.example/", Random(1).randbytes(800).hex()))
+    versions = set()
+    for sequence in range(2, 60):
+        bench.advance(held[1], sequence)
+        bench.live(100)
+        versions.add(bench.pages()[0].version)
+        saved = bench.saved("a")
+        assert saved is not None, "a crash now would lose more than the last interval"
+        assert saved.position.sequence in (1, 2)
+    assert len(versions) > 3
+    last = bench.saved("a")
+    assert last is not None
+    assert last.position.sequence == 2
+    assert {page.number: [e.connection_id for e in page.entries] for page in bench.pages()} == {0: ["b"], 1: ["a"]}
+
+
 def test_places_that_were_freed_are_used_again() -> None:
     bench = Pages()
     for round_ in range(6):
@@ -368,6 +393,10 @@ def test_release_and_page_may_cross() -> None:
     assert bench.seen("a").position == at(7)
     assert bench.saved() is None
     assert not bench.all(Save)[1:]
+
+
+def _is_write_of(name: str) -> Callable[[object], bool]:
+    return lambda request: isinstance(request, Update) and request.key.get("item") == name
 
 
 def _is_page(request: object) -> bool:
