@@ -138,6 +138,9 @@ class Told:
         if self.came.is_set():
             drain("SIGTERM")
 
+    def end(self) -> None:
+        self._drain = None
+
     def tell(self) -> None:
         self.came.set()
         if self._drain is not None:
@@ -357,3 +360,19 @@ def test_signals_are_told_to_whoever_drains_also_those_that_came_before() -> Non
         return told
 
     assert asyncio.run(main()) == ["SIGTERM", "SIGINT"]
+
+
+def test_a_signal_after_the_drain_does_not_change_how_the_process_ends() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    async def main() -> None:
+        Signals().end()
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+    try:
+        asyncio.run(main())
+        signal.raise_signal(signal.SIGTERM)  # the loop's end has not brought it back
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -22,15 +22,18 @@ TLS_BUFFER_BYTES = 32 << 10
 """Of each TLS connection, in place of 256 KiB: most of what an idle one weighs."""
 
 
+_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+
+
 class Signals:
-    """SIGTERM and SIGINT, also those that come before there is anything to drain."""
+    """SIGTERM and SIGINT, also those that come before there is anything to drain, and those that come after."""
 
     def __init__(self) -> None:
         self.came = asyncio.Event()
         self._drain: Callable[[str], None] | None = None
         self._first = ""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _NUMBERS:
             loop.add_signal_handler(number, self._arrived, number.name)
 
     def drain_with(self, drain: Callable[[str], None]) -> None:
@@ -38,6 +41,13 @@ class Signals:
         self._drain = drain
         if self.came.is_set():
             drain(self._first)
+
+    def end(self) -> None:
+        """From now on they change nothing: the process ends anyhow, and its exit code is of how it drained."""
+        loop = asyncio.get_running_loop()
+        for number in _NUMBERS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
 
     def _arrived(self, name: str) -> None:
         self._first = self._first or name
@@ -58,6 +68,7 @@ async def work(equipment: Equipment) -> Exit:
             if exit_.outcome != "lost":
                 return exit_
     finally:
+        signals.end()
         equipment.threads.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(equipment.clock.close)
         await equipment.sink.close()
