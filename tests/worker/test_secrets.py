@@ -130,3 +130,32 @@ def test_a_thousand_dials_ask_for_one_secret_once() -> None:
 def test_values_are_taken_out_of_what_others_say_the_longest_first() -> None:
     said = redact("token abcdef and abcd, not ab", ["abcd", "abcdef", "ab"])
     assert said == "token *** and ***, not ab"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("tok-9911\n", "bad token tok-9911"),
+        ("two\nlines", "bad token two lines"),
+        ("two \r\n lines", "bad token two lines"),
+        ("a b/c+d", "no such page /feed?token=a%20b%2Fc%2Bd"),
+        ("a b/c+d", "no such page /feed?token=a+b%2Fc%2Bd"),
+        ("a b/c+d", "no such page /a%20b/c%2Bd"),
+        ('say "no"', 'bad {"token":"say \\"no\\""}'),
+        ("grüße", 'bad {"token":"gr\\u00fc\\u00dfe"}'),
+        ("x" * 200, "bad token " + "x" * 113),
+        ("secret-token", "bad token secret-tok"),
+    ],
+)
+def test_values_are_taken_out_however_they_come_back(value: str, text: str) -> None:
+    said = redact(text, [value])
+    assert said.rstrip('"}') in (
+        "bad token ***",
+        "no such page /feed?token=***",
+        "no such page /***",
+        'bad {"token":"***',
+    )
+
+
+def test_what_only_looks_like_the_beginning_of_a_secret_is_left() -> None:
+    assert redact("the upstream closed", ["closing-time"]) == "the upstream closed"

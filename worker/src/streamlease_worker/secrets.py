@@ -6,7 +6,8 @@ what others say of it.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus
 
 from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
 from aws_lambda_powertools.utilities.parameters.base import BaseProvider
@@ -19,6 +20,9 @@ from streamlease.feed.secrets import SecretError, missing
 CACHE_S = 60
 SHORTEST_REDACTED = 4
 """Shorter values are everywhere by chance, and would make any sentence unreadable."""
+SHORTEST_CUT_REDACTED = 6
+"""Of what a text ends with: the beginning of a secret by chance is likelier than all of it."""
+_REDACTED = "***"
 _ABSENT = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "ResourceNotFoundException"})
 _DENIED = frozenset(
     {"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "KMSAccessDeniedException"}
@@ -79,11 +83,28 @@ class Secrets:
 
 
 def redact(text: str, values: Iterable[str]) -> str:
-    """`text` without the values of secrets."""
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= SHORTEST_REDACTED:
-            text = text.replace(value, "***")
+    """`text` without the values of secrets, as they stand or as they went out and came back: percent-encoded, escaped
+    as JSON, made one printable line of, without the blanks around it, or cut off at the end of the text."""
+    forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST_REDACTED}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, _REDACTED)
+    for form in forms:
+        for length in range(min(len(form) - 1, len(text)), SHORTEST_CUT_REDACTED - 1, -1):
+            if text.endswith(form[:length]):
+                return text[:-length] + _REDACTED
     return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    line = "".join(char if char.isprintable() else " " for char in value)
+    for form in (value, line, " ".join(line.split())):
+        yield form
+        yield form.strip()
+        yield quote(form, safe="")
+        yield quote(form)
+        yield quote_plus(form)
+        yield json.dumps(form)[1:-1]
+        yield json.dumps(form, ensure_ascii=False)[1:-1]
 
 
 def _refused(reference: str, cause: BaseException | None) -> SecretError:
