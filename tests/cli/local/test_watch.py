@@ -45,6 +45,18 @@ def test_a_line_longer_than_one_read_is_one_line(tmp_path: Path) -> None:
     assert [len(line) for line in Tail(path).lines()] == [3 << 20, 5]
 
 
+def test_a_file_that_was_emptied_or_moved_away_is_followed_from_its_new_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("one\ntwo\ntorn")
+    tail = Tail(path)
+    assert list(tail.lines()) == ["one", "two"]
+    path.write_text("three\n")
+    assert list(tail.lines()) == ["three"]
+    path.rename(tmp_path / "log.1")
+    path.write_text("four\nfive\n")
+    assert list(tail.lines()) == ["four", "five"]
+
+
 def test_a_worker_owns_what_it_claimed_until_it_released_it(worker: Worker) -> None:
     watch = Watch(None)
     for happened, row in (

@@ -1,6 +1,7 @@
 """How a running system is doing, from what it writes anyway: the workers' logs and the sink's file. Nothing is asked of
 anybody, so that looking changes nothing."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,11 +14,13 @@ _AT_ONCE_BYTES = 1 << 20
 
 
 class Tail:
-    """What has been added to a file since the last look, in whole lines. The file need not be there yet."""
+    """What has been added to a file since the last look, in whole lines. The file need not be there yet, and may be
+    emptied, moved away or removed: what comes after that is new."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self._inode = 0
         self._rest = b""
 
     def chunks(self) -> Iterable[bytes]:
@@ -25,6 +28,9 @@ class Tail:
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if found.st_size < self._offset or found.st_ino != self._inode:
+                self._offset, self._inode, self._rest = 0, found.st_ino, b""
             file.seek(self._offset)
             while chunk := file.read(_AT_ONCE_BYTES):
                 self._offset += len(chunk)
