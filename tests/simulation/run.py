@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from streamlease.model import LeaseMode
+from streamlease.timing import SKEW_MS
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.check_delivery import DeliveryChecker
 from tests.simulation.check_end import EndChecker, Streaming
@@ -27,6 +28,8 @@ from tests.simulation.upstream import Upstream
 from tests.simulation.violation import Violated, Violation
 from tests.simulation.worker import Deployed, Worker, World
 
+RECOVERY_US = 12 * S
+"""After lease and skew: sweep, claim, dial, a first record. Most fleets are well by then."""
 STOP_SLACK_US = 5 * S
 """For the request that stops, and for the socket to close."""
 
@@ -102,6 +105,7 @@ class Simulation:
         return Worker(self.world, process, deployed, ended)  # type: ignore[arg-type]
 
     def play(self) -> list[Violation]:
+        """Run until all is well after the faults have stopped, or until it has had all the time it may take."""
         scenario = self.scenario
         injector = Injector(
             self.kernel,
@@ -119,17 +123,22 @@ class Simulation:
         self.fleet.begin(scenario.workers)
         injector.plan(scenario.plan)
         slowest_ms = max(scenario.timing.heartbeat_ms, scenario.worker_timing.heartbeat_ms)
-        obeyed_us = 2 * slowest_ms * MS + STOP_SLACK_US
+        longest_ms = max(scenario.timing.lease_ms, scenario.worker_timing.lease_ms)
+        stops_us = scenario.quiet_us + (longest_ms + SKEW_MS) * MS + RECOVERY_US
         for act in scenario.last_acts:
-            self.kernel.at(scenario.end_us - obeyed_us, lambda a=act: self.people.act(a))  # type: ignore[misc]
+            self.kernel.at(stops_us, lambda a=act: self.people.act(a))  # type: ignore[misc]
         try:
+            self.kernel.run_until(min(stops_us + 2 * slowest_ms * MS + STOP_SLACK_US, scenario.end_us))
+            if not self.at_end(bound_us=0).violations(self.streaming()):
+                return []
             self.kernel.run_until(scenario.end_us)
         except Violated as violated:
             return [violated.violation]
-        return self.at_end().violations(self.streaming())
+        bound_us = scenario.end_us - scenario.quiet_us
+        return self.at_end(bound_us=bound_us).violations(self.streaming())
 
-    def at_end(self) -> EndChecker:
-        bound_us = self.scenario.end_us - self.scenario.quiet_us
+    def at_end(self, *, bound_us: int) -> EndChecker:
+        """`bound_us`: what people asked for later than that before the end need not be there yet."""
         return EndChecker(
             self.kernel,
             self.store,
