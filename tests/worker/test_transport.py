@@ -254,12 +254,14 @@ async def test_a_redirect_is_not_followed_and_names_its_host_alone() -> None:
 
 
 @on_loopback
-async def test_a_redirect_within_the_host_is_not_followed_either() -> None:
-    def refuse(connection: ServerConnection, request: Request) -> Response:
-        return Response(HTTPStatus.FOUND, "Found", Headers({"Location": "/elsewhere"}))
+async def test_a_redirect_within_the_host_or_to_nowhere_is_not_followed_either() -> None:
+    for location in ("/elsewhere", "ws://[::1/x", ""):
 
-    async with upstream(_silent, process_request=refuse) as url:
-        assert (await refused(url)).error.endswith("redirects are not followed")
+        def refuse(connection: ServerConnection, request: Request, to: str = location) -> Response:
+            return Response(HTTPStatus.FOUND, "Found", Headers({"Location": to}))
+
+        async with upstream(_silent, process_request=refuse) as url:
+            assert (await refused(url)).error.endswith("redirects are not followed")
 
 
 @on_loopback
@@ -344,6 +346,18 @@ async def test_a_port_that_speaks_no_tls_is_named() -> None:
 
     async with raw(plain) as url:
         assert "could not agree on TLS" in (await refused(url.replace("ws://", "wss://"))).error
+
+
+@on_loopback
+async def test_a_port_that_hangs_up_on_tls_is_asked_about() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.transport.abort()
+
+    async with raw(hang_up) as url:
+        assert await refused(url.replace("ws://", "wss://")) == Closed(
+            "127.0.0.1 ended the connection during the handshake: does it speak ws:// rather than wss://?"
+        )
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

@@ -170,6 +170,9 @@ def _failed(error: Exception, dial: Dial) -> Closed:
             return Closed(f"{host} could not agree on TLS ({_plain(error.reason or 'no reason given')})")
         case ConnectionRefusedError():
             return Closed(f"nothing accepts connections at {host}{f':{url.port}' if url.port else ''}")
+        case ConnectionResetError() | BrokenPipeError():
+            plain = ": does it speak ws:// rather than wss://?" if url.scheme == "wss" else ""
+            return Closed(f"{host} ended the connection during the handshake{plain}")
         case OSError():
             return Closed(f"{host} could not be reached ({_plain(error.strerror or type(error).__name__)})")
         case InvalidMessage():
@@ -189,7 +192,10 @@ def _refused(error: InvalidStatus) -> Closed:
     said = f"the upstream refused the handshake with HTTP {response.status_code} {_plain(response.reason_phrase)}"
     location = response.headers.get("Location")
     if location is not None and 300 <= response.status_code < 400:
-        target = urlsplit(location).hostname
+        try:
+            target = urlsplit(location).hostname
+        except ValueError:  # such as "ws://[::1/"
+            target = None
         said += (
             f", towards {_plain(target)}: write that URL into the spec" if target else ": redirects are not followed"
         )
