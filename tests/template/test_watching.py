@@ -7,8 +7,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
-from aws_lambda_powertools import Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from tests.template.document import (
     Document,
@@ -88,7 +87,9 @@ def test_an_alarm_on_an_own_metric_names_exactly_the_dimensions_it_is_sent_with(
         monkeypatch.setenv(variable, made[value["Ref"]] if isinstance(value, dict) else value)
     printed = io.StringIO()
     with redirect_stdout(printed):
-        metrics = Metrics()
+        metrics = (
+            EphemeralMetrics()
+        )  # Metrics keeps its dimensions for the whole process, the functions' tests included
         metrics.set_default_dimensions(stack="stack-1")
         metrics.add_metric(name=metric, unit=MetricUnit.Count, value=1)
         metrics.flush_metrics()
