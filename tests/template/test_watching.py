@@ -87,9 +87,7 @@ def test_an_alarm_on_an_own_metric_names_exactly_the_dimensions_it_is_sent_with(
         monkeypatch.setenv(variable, made[value["Ref"]] if isinstance(value, dict) else value)
     printed = io.StringIO()
     with redirect_stdout(printed):
-        metrics = (
-            EphemeralMetrics()
-        )  # Metrics keeps its dimensions for the whole process, the functions' tests included
+        metrics = EphemeralMetrics()  # Metrics would keep its dimensions for all tests of the process
         metrics.set_default_dimensions(stack="stack-1")
         metrics.add_metric(name=metric, unit=MetricUnit.Count, value=1)
         metrics.flush_metrics()
