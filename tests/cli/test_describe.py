@@ -114,3 +114,14 @@ def test_what_acts_upon_an_item_that_cannot_be_read_says_what_to_do(command: str
     result = system.run(*command.split(), *named, typed="{id: broken, url: 'wss://x.example/'}")
     assert result.exit_code == 1
     assert "mend that item in its table, or delete it there" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["stop", "rm --stop"])
+def test_all_is_not_done_where_one_cannot_be_read(command: str) -> None:
+    system = System()
+    system.add("a")
+    system.put({"connection_id": "broken", "desired_state": "STARTED"})
+    result = system.run(*command.split(), "--all", "--yes", "--json")
+    assert result.exit_code == 1
+    outcomes = {line["connection_id"]: line["outcome"] for line in map(json.loads, result.stdout.splitlines())}
+    assert outcomes == {"a": "deleted" if command.startswith("rm") else "stopped", "broken": "failed"}

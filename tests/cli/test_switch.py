@@ -87,10 +87,13 @@ def test_an_item_that_cannot_be_read_is_told_of_and_disturbs_no_other() -> None:
     system.add("a")
     system.put({"connection_id": "broken", "desired_state": "PERHAPS"})
     result = system.run("stop", "--all", "--yes")
-    assert result.exit_code == 0
+    assert result.exit_code == 1, "not all could be stopped"
     assert "a: stopped" in result.stdout
-    assert "connection 'broken': desired_state is 'PERHAPS'" in result.stderr
+    assert "broken: failed: connection 'broken': desired_state is 'PERHAPS'" in result.stdout
     assert system.run("stop", "broken").exit_code == 1
+    labelled = system.run("stop", "-l", "team=feeds")
+    assert labelled.exit_code == 0, "nobody can tell whether it carries the label"
+    assert "connection 'broken': desired_state is 'PERHAPS'" in labelled.stderr
 
 
 def test_stopping_everything_asks_first() -> None:

@@ -12,6 +12,7 @@ from streamlease.errors import Malformed
 from streamlease.flow import Flow, page
 from streamlease.model import Connection
 from streamlease.write import Item, Scan, Table
+from streamlease_cli.output import note_malformed
 from streamlease_cli.session import Session
 
 
@@ -117,6 +118,7 @@ class Stored:
 
     session: Session
     malformed: list[Malformed] = field(default_factory=list)
+    unreadable_ids: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Connection]:
         cursor: Item | None = None
@@ -133,6 +135,7 @@ class Stored:
                 yield items.connection(item)
             except Malformed as problem:
                 self.malformed.append(problem)
+                self.unreadable_ids.append(str(item.get("connection_id")))
 
 
 def _page_after(cursor: Item | None) -> Flow[Any]:
@@ -148,3 +151,13 @@ def choose(session: Session, selection: Selection, malformed: Callable[[Malforme
     for problem in stored.malformed:
         malformed(problem)
     return found
+
+
+def choose_to_act(session: Session, selection: Selection) -> tuple[Chosen, ...]:
+    """As `choose`. By labels, what cannot be read is told of and left out. Of everything it is a part: it is chosen,
+    too, so that acting upon it fails with a sentence, and the command with it."""
+    if not selection.everything:
+        return choose(session, selection, note_malformed)
+    stored = Stored(session)
+    found = tuple(Chosen(c.connection_id, c) for c in stored)
+    return found + tuple(map(Chosen, stored.unreadable_ids))

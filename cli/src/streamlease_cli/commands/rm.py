@@ -3,9 +3,9 @@
 import click
 
 from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
-from streamlease_cli.output import confirm, count, note, note_malformed, some
+from streamlease_cli.output import confirm, count, note, some
 from streamlease_cli.removal import Terms, remove, wait_option
-from streamlease_cli.selection import Selection, choose, selection_options
+from streamlease_cli.selection import Selection, choose_to_act, selection_options
 from streamlease_cli.work import tell_all
 
 
@@ -29,7 +29,7 @@ def rm(invocation: Invocation, selection: Selection, wait_s: float, parallel: in
       streamlease rm -l env=dev --stop --yes
     """
     session = invocation.session()
-    chosen = choose(session, selection, note_malformed)
+    chosen = choose_to_act(session, selection)
     if not chosen:
         note(f"no connection matches {selection} in {session.place}")
         return

@@ -5,9 +5,9 @@ import click
 from streamlease.model import DesiredState
 from streamlease_cli import procedures
 from streamlease_cli.invocation import Invocation, parallel_option, pass_invocation, target_options, yes_option
-from streamlease_cli.output import confirm, count, note, note_malformed
+from streamlease_cli.output import confirm, count, note
 from streamlease_cli.progress import Outcome, failed
-from streamlease_cli.selection import Chosen, Selection, choose, selection_options
+from streamlease_cli.selection import Chosen, Selection, choose_to_act, selection_options
 from streamlease_cli.work import do_each
 
 
@@ -56,7 +56,7 @@ def stop(invocation: Invocation, selection: Selection, parallel: int, *, yes: bo
 def _switch(invocation: Invocation, selection: Selection, wanted: DesiredState, parallel: int) -> None:
     session = invocation.session()
     operator = session.operator()
-    chosen = choose(session, selection, note_malformed)
+    chosen = choose_to_act(session, selection)
     if not chosen:
         note(f"no connection matches {selection} in {session.place}")
         return
