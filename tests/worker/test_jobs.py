@@ -274,8 +274,9 @@ def test_offers_are_received_and_answers_to_many_share_calls() -> None:
     bench = Bench()
     bench.offers.waiting = [Received(Offer("a", "control", 0), "first"), Received(Offer("b", "control", 0), "second")]
     assert bench.one(Receive(1)) == OffersReceived((Received(Offer("a", "control", 0), "first"),))
-    deletes: list[Job] = [DeleteOffer(f"d{number}") for number in range(12)]
+    deletes: list[Job] = [DeleteOffer(f"d{number}") for number in range(23)]
     returns: list[Job] = [ReturnOffer(f"r{number}") for number in range(3)]
     assert bench.do(*deletes, *returns) == []
-    assert sorted(map(len, bench.offers.deleted)) == [2, 10]
+    assert [len(receipts) for receipts in bench.offers.deleted] == [10, 10, 3]
+    assert [receipt for receipts in bench.offers.deleted for receipt in receipts] == [f"d{at}" for at in range(23)]
     assert bench.offers.returned == [["r0", "r1", "r2"]]

@@ -130,29 +130,32 @@ class Jobs:
         self._problems = problems
         self._running: set[asyncio.Task[None]] = set()
         self._done_with: list[str] = []
+        self._deleting = False
         self._not_for_us: list[str] = []
 
     def begin(self, job: Job) -> None:
         match job:
             case DeleteOffer(receipt):
-                self._answer_later(self._done_with, receipt)
+                self._done_with.append(receipt)
+                asyncio.get_running_loop().call_soon(self._delete_offers)
             case ReturnOffer(receipt):
-                self._answer_later(self._not_for_us, receipt)
+                if not self._not_for_us:
+                    asyncio.get_running_loop().call_soon(self._return_offers)
+                self._not_for_us.append(receipt)
             case _:
                 self._start(job)
 
-    def _answer_later(self, receipts: list[str], receipt: str) -> None:
-        """Those of one turn of the loop go out together."""
-        if not self._done_with and not self._not_for_us:
-            asyncio.get_running_loop().call_soon(self._answer_offers)
-        receipts.append(receipt)
+    def _delete_offers(self) -> None:
+        """One call at a time: nobody waits for it, and what has gathered by its end goes out together."""
+        if self._done_with and not self._deleting:
+            self._deleting = True
+            group, self._done_with = self._done_with[:BATCH_OFFERS], self._done_with[BATCH_OFFERS:]
+            self._start(_Delete(tuple(group)))
 
-    def _answer_offers(self) -> None:
-        for group in batched(self._done_with, BATCH_OFFERS, strict=False):
-            self._start(_Delete(group))
+    def _return_offers(self) -> None:
+        """Others wait for these: at once, those of one turn of the loop together."""
         for group in batched(self._not_for_us, BATCH_OFFERS, strict=False):
             self._start(_Return(group))
-        self._done_with.clear()
         self._not_for_us.clear()
 
     def _start(self, job: Work) -> None:
@@ -161,7 +164,12 @@ class Jobs:
         task.add_done_callback(self._running.discard)
 
     async def _follow(self, job: Work) -> None:
-        event = await asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, job)
+        try:
+            event = await asyncio.get_running_loop().run_in_executor(self._threads, self._carry_out, job)
+        finally:
+            if isinstance(job, _Delete):
+                self._deleting = False
+                self._delete_offers()
         if event is not None:
             self._happened(event)
 
