@@ -18,6 +18,8 @@ from streamlease_cli.local.progress import Progress
 from streamlease_cli.session import Session
 
 STACK = "local"
+_SHARDS = 4
+"""More than one, so that everything is as it would be, and few, since each sweep asks for each of them."""
 _STOP_TIMEOUT_S = 15
 """ECS gives 120 s. Here a person waits; what is not flushed by then is released as it is."""
 
@@ -88,6 +90,7 @@ def deployed(
     with start_emulator(checkout, folder / "aws.log", port=port, remove=remove) as emulator:
         shown.say(f"the embedded AWS answers at {emulator.endpoint} ({monotonic() - began_s:.1f} s)")
         began_s = monotonic()
-        stack = deploy(checkout, built, emulator, STACK, leases.parameters(), folder / "deploy.log")
+        parameters = {**leases.parameters(), "Shards": str(_SHARDS)}
+        stack = deploy(checkout, built, emulator, STACK, parameters, folder / "deploy.log")
         shown.say(f"sam deploy: stack {STACK!r}, {leases} ({monotonic() - began_s:.1f} s)")
         yield System(emulator, stack)
