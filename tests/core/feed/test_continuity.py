@@ -149,3 +149,23 @@ def test_a_gap_that_was_told_is_not_told_again_by_the_numbers() -> None:
     driver.message({"id": 20})
     driver.message({"id": 21})
     assert edges(driver) == [(7, None)]
+
+
+def test_a_socket_lost_before_anything_of_a_new_upstream_was_settled_leaves_another_gap() -> None:
+    """One sequence of several records: the position stays one behind, so it is still the old upstream's."""
+    feed = replace(
+        jetstream(),
+        record=RecordShape(sequence=path("time_us"), unique=False),
+        resume=Resume(query={"cursor": "{sequence}"}, inclusive=False),
+    )
+    driver = Driver(feed, Position(900, "elsewhere.test"))
+    driver.stream()
+    driver.message({"time_us": 5})
+    driver.acknowledge_all()
+    assert driver.machine.position == Position(900, "elsewhere.test")
+    driver.drop("connection reset by peer")
+    driver.wake()
+    driver.stream()
+    driver.message({"time_us": 9})
+    assert edges(driver) == [(900, None), (5, None)]
+    assert "another upstream's" in driver.gaps[1].reason

@@ -43,14 +43,17 @@ class Continuity:
         """The socket is gone, for the reason given."""
         self._why = why
 
-    def dialling(self, cursor: Sequence | None, *, begun: bool) -> None:
-        """A dial that asks to go on from `cursor`. `begun`: there was a stream before, this owner's or another's."""
+    def dialling(self, cursor: Sequence | None, *, begun: bool, foreign: bool = False) -> None:
+        """A dial that asks to go on from `cursor`. `begun`: there was a stream before, this owner's or another's.
+        `foreign`: the cursor is another upstream's, because nothing of this one's was settled yet."""
         self._replayed = 0
         self._oldest = None
         self._follows = begun
         if begun and cursor is None and not self._resumes_whole:
             why = f"the connection was lost ({self._why})" if self._why else "the connection has a new owner"
             self._owe(f"{why}, and there is no cursor to go on from")
+        elif begun and cursor is not None and foreign and self._why:
+            self._owe(f"the connection was lost ({self._why}), and the only cursor to go on from is another upstream's")
 
     def owed(self) -> Hole | None:
         """The gap to be delivered before any record of the new stream. Given once."""

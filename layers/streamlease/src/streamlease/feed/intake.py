@@ -19,7 +19,7 @@ class Intake:
     """One owner's side of a feed's records, over all its sockets."""
 
     def __init__(self, feed: Feed, position: Position | None) -> None:
-        instance = urlsplit(feed.url).netloc.rpartition("@")[2].lower()
+        self._instance = instance = urlsplit(feed.url).netloc.rpartition("@")[2].lower()
         self._shape = feed.record
         self._complete = feed.resume.complete
         self._newest_first = feed.resume.order == "newest_first"
@@ -46,7 +46,9 @@ class Intake:
     def dialling(self) -> Sequence | None:
         """A new socket is about to be asked for; the cursor to go on from."""
         self._cursor = self._ledger.cursor() if self._resumes else None
-        self._continuity.dialling(self._cursor, begun=self._ledger.position is not None)
+        position = self._ledger.position
+        foreign = position is not None and position.instance not in (None, self._instance)
+        self._continuity.dialling(self._cursor, begun=position is not None, foreign=foreign)
         self._replaying = self._newest_first
         if self._newest_first:
             self._ledger.replay_begins()
