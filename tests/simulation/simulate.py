@@ -82,6 +82,8 @@ def many(tasks: Iterable[tuple[int, Mode]], cores: int, *, shows: bool) -> Summa
     with multiprocessing.Pool(cores) as pool:
         for result in pool.imap_unordered(one, tasks, chunksize=4):
             summary.add(result)
+            if result.violations:
+                say(f"seed {result.seed}: {result.violations[0]}")
             if shows and time.monotonic() - shown >= PROGRESS_S:
                 shown = time.monotonic()
                 rate = summary.seeds / (shown - began)
@@ -118,8 +120,6 @@ def main() -> int:
     began = time.monotonic()
     summary = many(tasks, arguments.cores, shows=True)
     real_s = time.monotonic() - began
-    for result in sorted(summary.failed, key=lambda each: each.seed):
-        say(f"seed {result.seed}: {result.violations[0]}")
     if summary.failed:
         first = min(result.seed for result in summary.failed)
         explain(first, mode_of(first, arguments.mode))
