@@ -1,7 +1,5 @@
-"""Fresh seeds in every run, and what must hold of the simulator itself."""
+"""A few seeds, the same in every run, and what must hold of the simulator itself. `make simulate` draws fresh ones."""
 
-import secrets
-import sys
 import time
 from dataclasses import replace
 
@@ -21,16 +19,16 @@ MOST_S = 12.0
 """`make simulate` runs as many as one likes; these are so few that the suite stays quick."""
 
 
-def test_fresh_seeds_break_no_invariant(capsys: pytest.CaptureFixture[str]) -> None:
-    base = secrets.randbelow(1_000_000_000)
-    with capsys.disabled():
-        sys.stderr.write(f"simulation: seeds from {base}\n")
+BASE = 1_000
+
+
+def test_seeds_break_no_invariant() -> None:
     began = time.monotonic()
-    for seed in range(base, base + MOST_SEEDS):
+    for seed in range(BASE, BASE + MOST_SEEDS):
         mode = mode_of(seed, None)
         result = run(scenario_of(seed, mode))
         assert not result.violations, (
-            f"seed {seed} (base {base}): {result.violations[0]}; make simulate SEEDS=1 BASE={seed} MODE={mode}"
+            f"seed {seed} : {result.violations[0]}; make simulate SEEDS=1 BASE={seed} MODE={mode}"
         )
         if time.monotonic() - began > MOST_S:
             break
