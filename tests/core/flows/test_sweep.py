@@ -1,12 +1,13 @@
 """Finding what nobody owns: all shards, all pages, the members, and the summary that the others read."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlease import items
+from streamlease import items, plan
 from streamlease.flow import Request, run
 from streamlease.flows.sweep import members, most_shards, shard_page, stored_fleet, sweep
 from streamlease.membership import raise_shards
@@ -79,6 +80,20 @@ def test_a_clock_that_runs_ahead_of_the_services_does_not_see_a_lease_as_expired
 
     found, _ = run(shard_page("STARTED", timing=TIMING), perform)
     assert bool(found) is seen
+
+
+def test_a_worker_sees_what_has_run_out_by_its_own_watched_clock() -> None:
+    fleet = Fleet()
+    fleet.own("c1", "w1")
+    fleet.edit("c1", desired_state_shard=plan.shard("c1", SHARDS))
+    fleet.clock.advance(TIMING.lease_ms + TIMING.skew_ms + 1)
+
+    def perform(request: Request) -> object:
+        answer = fleet.perform(request)
+        return replace(answer, date_ms=fleet.clock.wall_ms // 1_000 * 1_000 - 1) if isinstance(answer, Page) else answer
+
+    seen = run(sweep(shards=SHARDS, timing=TIMING, enough=9, turn=0), perform)
+    assert [candidate.connection_id for candidate in seen.candidates] == ["c1"]
 
 
 def test_what_was_written_over_more_shards_is_found() -> None:

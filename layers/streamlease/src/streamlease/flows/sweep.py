@@ -70,10 +70,11 @@ def members() -> Flow[Roster]:
 
 
 def shard_page(
-    shard: str, *, timing: Timing, cursor: Item | None = None, limit: int = 1_000
+    shard: str, *, timing: Timing, cursor: Item | None = None, limit: int = 1_000, watched_clock: bool = False
 ) -> Flow[tuple[tuple[Candidate, ...], Item | None]]:
     """One page of candidates of one shard. The clock is the smaller of ours and the service's own `Date`, where given:
-    a caller whose clock runs ahead must not see a lease as expired early."""
+    a caller whose clock runs ahead must not see a lease as expired early. A worker's `watched_clock` is what its claims
+    go by anyway: a `Date` is of whole seconds, and would show it everything half a second late."""
     instant = yield from now()
     query = Query(
         Table.CONNECTIONS,
@@ -84,7 +85,8 @@ def shard_page(
         limit=limit,
     )
     answer = yield from page(query)
-    clock_ms = instant.wall_ms if answer.date_ms is None else min(instant.wall_ms, answer.date_ms)
+    date_ms = None if watched_clock else answer.date_ms
+    clock_ms = instant.wall_ms if date_ms is None else min(instant.wall_ms, date_ms)
     below = timing.expired_before_ms(clock_ms)
     found = tuple(c for c in plan.candidates(answer.items) if c.lease_expires_at_ms < below)
     return found, answer.cursor
@@ -105,7 +107,7 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
     for shard in keys[first:] + keys[:first]:
         cursor: Item | None = None
         while True:
-            some, cursor = yield from shard_page(shard, timing=timing, cursor=cursor)
+            some, cursor = yield from shard_page(shard, timing=timing, cursor=cursor, watched_clock=True)
             unowned += len(some)
             found.extend(some[: max(0, enough - len(found))])
             if cursor is None:
