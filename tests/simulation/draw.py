@@ -155,6 +155,9 @@ class _Trouble:
         kinds = [*draws.sample(KINDS, draws.randint(5, 12)), "befall", "pause"]
         planned = [self._entry(draws.choice(kinds)) for _ in range(draws.randint(60, 90))]
         planned += self._early()
+        planned += [self._flurry() for _ in range(draws.randint(0, 3))]
+        flurries = [each for each in planned if isinstance(each, Act) and each.what == "flurry"]
+        planned += [Befall(each.at_us + 150 * MS, Twist.SLOW, "claim", "*", 700 * MS) for each in flurries]
         planned += [Act(draws.randrange(SETTLE_US, self.quiet_us), each, "create") for each in sorted(self.late)]
         kept: list[Planned] = []
         for entry in sorted(planned, key=lambda each: each.at_us):
@@ -166,6 +169,11 @@ class _Trouble:
             else:
                 kept.append(entry)
         return tuple(kept)
+
+    def _flurry(self) -> Act:
+        """Half of them about a connection that is not there yet, so that its first claim meets the edits."""
+        some = sorted(self.late) if self.late and self.draws.random() < 0.5 else self.ids
+        return Act(self.draws.randrange(SETTLE_US, self.quiet_us), self.draws.choice(some), "flurry")
 
     def claim_of_the_long_dead(self) -> tuple[Planned, ...]:
         """At a time when the walk of all owners has just been done."""
@@ -204,7 +212,7 @@ class _Trouble:
         who, length_us = draws.choice(self.slots), self._length(at_us)
         match kind:
             case "pause":
-                places: tuple[Place | None, ...] = (None, "clock", "send", "check")
+                places: tuple[Place | None, ...] = (None, "clock", "stamp", "send", "check")
                 return Pause(at_us, who, length_us, draws.choice(places))
             case "crash":
                 return Crash(at_us, who)

@@ -56,7 +56,7 @@ class Drive[T]:
 
     def _now(self) -> Request:
         process = self.thread.process
-        instant = process.instant(self.thread)
+        instant = process.instant(self.thread, "stamp")
         if self.steady and process.watch is not None:
             verdict = process.watch.judge(instant)
             if not verdict.may_claim:

@@ -70,9 +70,9 @@ def _resumes_after_release() -> tuple[Patch, ...]:
 
 
 def _wall_clock_first(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def instant(self: process.Process, thread: process.Thread) -> Instant:
+    def instant(self: process.Process, thread: process.Thread, place: process.Place = "clock") -> Instant:
         wall_ms = self.clock.wall_ms(thread.now_us)
-        self.reach("clock")
+        self.reach(place)
         return Instant(self.clock.mono_s(thread.now_us), wall_ms)
 
     return instant

@@ -21,6 +21,8 @@ from tests.simulation.upstream import Upstream
 
 TIMEOUT_US = 5 * S
 AGAIN_US = 3 * S
+FLURRY: tuple[Literal["create", "start", "edit"], ...] = ("create", "start", *("edit",) * 14)
+FLURRY_APART_US = 150 * MS
 
 
 @dataclass(slots=True)
@@ -50,6 +52,11 @@ class People:
             self.network.ledger.count(f"changes of {act.connection_id}")
         if act.what == "replace":
             self._replace(act.connection_id, "stop")
+            return
+        if act.what == "flurry":
+            for number, what in enumerate(FLURRY):
+                each = Act(act.at_us, act.connection_id, what)
+                self.kernel.after(number * FLURRY_APART_US, lambda e=each: self.act(e))  # type: ignore[misc]
             return
         self._run(self._flow(act), lambda outcome: self._after(act, outcome))
 
@@ -94,7 +101,7 @@ class People:
                 return control.change(connection_id, wanted, operator=operator)
             case "move":
                 return control.change(connection_id, Change(upstream_url=self._url(connection_id)), operator=operator)
-            case "delete" | "replace":
+            case "delete" | "replace" | "flurry":
                 return control.delete(connection_id, operator=operator)
 
     def _url(self, connection_id: str) -> str:

@@ -15,8 +15,9 @@ from streamlease_worker.clock import ClockWatch
 from tests.simulation.clock import Clock
 from tests.simulation.kernel import Kernel
 
-type Place = Literal["clock", "send", "check"]
-"""Where within a step a pause may strike: between the two clocks, before a request leaves, after a deadline check."""
+type Place = Literal["clock", "stamp", "send", "check"]
+"""Where within a step a pause may strike: between the two clocks (`stamp`: of a reading that goes into a request),
+before a request leaves, after a deadline check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,8 @@ class Process:
         """What both clocks show at a true instant, with no pause between the two."""
         return Instant(self.clock.mono_s(at_us), self.clock.wall_ms(at_us))
 
-    def instant(self, thread: Thread) -> Instant:
+    def instant(self, thread: Thread, place: Place = "clock") -> Instant:
         """Read both clocks, monotonic first; a pause may lie between the two."""
         mono_s = self.clock.mono_s(thread.now_us)
-        self.reach("clock")
+        self.reach(place)
         return Instant(mono_s, self.clock.wall_ms(thread.now_us))

@@ -154,8 +154,8 @@ class Act:
 
     at_us: int
     connection_id: str
-    what: Literal["start", "stop", "edit", "delete", "create", "forget", "move", "replace"]
-    """`replace`: stop, delete as soon as that may be, create anew."""
+    what: Literal["start", "stop", "edit", "delete", "create", "forget", "move", "replace", "flurry"]
+    """`replace`: stop, delete as soon as that may be, create anew. `flurry`: create or start, edits on its heels."""
 
 
 @dataclass(frozen=True, slots=True)

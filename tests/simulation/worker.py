@@ -248,7 +248,7 @@ class Worker:
             fence.close(reason)
 
     def _write(self, command: ke.Renew | ke.Save | ke.Release) -> None:
-        sent = self.process.instant(self._keeping)
+        sent = self.process.instant(self._keeping, "stamp")
         writes = ke.writes(command, sent=sent, timing=self.deployed.timing)
         stamps = tuple((self.worker_id, attempt.lease.epoch) for attempt in command.attempts)
         if isinstance(command, ke.Renew):
@@ -282,7 +282,7 @@ class Worker:
 
     def _beat(self, command: ke.Heartbeat) -> None:
         self._check_loop([("", 0)])
-        sent = self.process.instant(self._keeping)
+        sent = self.process.instant(self._keeping, "stamp")
         if not self._may_renew(sent):
             self._keep(ke.HeartbeatAnswered(sent, Unsteady("the wall clock is off")))
             return
