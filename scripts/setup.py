@@ -2,6 +2,7 @@
 """Makes the environments the project runs in, and does nothing where they are up to date.
 
 Usage: python3 scripts/setup.py [main|emulator|relay|sam|dynalite ...]   (all of them when none is named)
+       python3 scripts/setup.py bench                                    (what the benches compare with, and draw with)
        python3 scripts/setup.py lock [--upgrade]                        (renew the locks they are made from)
 
 Needs only Python 3.9 and the registries. Every environment is known by a hash of what it is made from; the hash is
@@ -33,16 +34,20 @@ ENVIRONMENTS = {
     "emulator": LOCAL / "envs/emulator",
     "relay": LOCAL / "envs/relay",
     "sam": LOCAL / "envs/sam",
+    "bench": LOCAL / "envs/bench",
 }
+ON_DEMAND = ("bench",)
+"""Made only where it is named: nothing but the benches needs it."""
 # What the project runs of each: an environment without it is no environment, whatever its stamp says.
 PROGRAMS = {
     "main": ("python", "streamlease", "pytest"),
     "emulator": ("python", "ministack"),
     "relay": ("python", "nostr-relay"),
     "sam": ("python", "sam", "cfn-lint"),
+    "bench": ("python",),
 }
 DYNALITE = "dynalite"
-LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "uv")
+LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "bench", "uv")
 
 
 class SetupError(Exception):
@@ -63,7 +68,7 @@ def main(names: list[str]) -> int:
         print(f"setup: no environment is called {unknown[0]}; there are {', '.join(known)}.", file=sys.stderr)
         return 2
     try:
-        for name in names or known:
+        for name in names or [name for name in known if name not in ON_DEMAND]:
             if not is_current(name):
                 with one_setup_at_a_time():
                     if not is_current(name):
@@ -156,7 +161,7 @@ def lock(upgrade: bool) -> None:
     newer = ("--upgrade",) if upgrade else ()
     flags = ("--quiet", "--python", find_python(uv), "--no-header", "--no-annotate", "--no-emit-index-url")
     for name in LOCKS:
-        # Universal: one lock for every platform. worker and build are constrained by main.txt, so main comes first.
+        # Universal: one lock for every platform. Several are constrained by main.txt, so main comes first.
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         run(uv, "pip", "compile", *flags, "--universal", "--generate-hashes", *newer, source, "-o", target)
         say(target)
