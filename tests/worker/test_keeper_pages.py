@@ -43,10 +43,10 @@ class Pages(Bench):
         assert [self.item(name)["checkpoint_no"] for name in names] == [1] * len(names)
         return held
 
-    def advance(self, claimed: Claimed, position: int | Position) -> None:
+    def advance(self, claimed: Claimed, position: int | Position, every_s: float | None = None) -> None:
         where = at(position) if isinstance(position, int) else position
         version = claimed.lease.spec_version
-        self.do(PositionAdvanced(claimed.connection.connection_id, claimed.lease.epoch, version, where))
+        self.do(PositionAdvanced(claimed.connection.connection_id, claimed.lease.epoch, version, where, every_s))
 
     def pages(self) -> tuple[pages.Page, ...]:
         listed = run(items_of(WORKER, pages.PREFIX), self.memory.perform)
@@ -97,6 +97,46 @@ def test_a_page_is_written_once_in_an_interval_at_most_with_the_newest_of_each()
     bench.live(2_000)
     assert {bench.saved(name).position for name in "abc"} == {at(99)}  # type: ignore[union-attr]
     assert len(bench.pages()) == 1
+
+
+def test_a_connection_may_ask_for_its_own_interval_and_the_others_are_not_written_with_it() -> None:
+    bench = Pages()
+    quick, usual, slow = bench.stream("quick", "usual", "slow")
+    for sequence in range(100):
+        bench.advance(quick, sequence, 0.5)
+        bench.advance(usual, sequence)
+        bench.advance(slow, sequence, 4.0)
+        bench.live(100)
+    written = [page for command in bench.all(SavePages) for page in command.pages]
+    times = dict.fromkeys(("quick", "usual", "slow"), 0)
+    for page in written:
+        assert len({entry.connection_id for entry in page.entries}) == 1
+        times[page.entries[0].connection_id] += 1
+    assert 17 <= times["quick"] <= 21
+    assert 9 <= times["usual"] <= 11
+    assert 2 <= times["slow"] <= 3
+
+
+def test_a_changed_interval_takes_a_connection_to_another_page_and_nothing_of_it_is_lost_on_the_way() -> None:
+    bench = Pages()
+    [claimed, _] = bench.stream("a", "b")
+    bench.advance(claimed, 1)
+    bench.live(2_000)
+    bench.advance(claimed, 2, 60.0)
+    bench.live(20_000)
+    assert bench.saved() == Saved("a", claimed.lease.epoch, 2, 1, at(1)), (
+        "as last stored, until the new page has landed"
+    )
+    bench.advance(claimed, 3, 0.5)
+    bench.live(1_500)
+    saved = bench.saved()
+    assert saved is not None
+    assert saved.position == at(3)
+    bench.advance(claimed, 4)
+    bench.live(2_500)
+    saved = bench.saved()
+    assert saved is not None
+    assert saved.position == at(4)
 
 
 def test_a_crash_loses_no_more_than_the_last_interval() -> None:

@@ -161,6 +161,8 @@ class Keeping(RuleBasedStateMachine):
         waiting = [each for each in self.on_the_way if each.answers == ()]
         if waiting:
             way = waiting[pick % len(waiting)]
+            if way.landed:  # of what has landed, no service says that it refused it
+                fault = Unreachable("the answer was lost")
             self.answer(way, (fault,) * size(way.command))
             if not isinstance(fault, Unreachable):
                 way.landed = True

@@ -71,6 +71,7 @@ def test_the_whole_spec_reaches_the_feed() -> None:
         close_within="2s",
         close_code=4000,
         max_message="64KiB",
+        checkpoint={"every": "30s"},
         sink="other",
     )
     feed = compile_spec(spec)
@@ -84,6 +85,7 @@ def test_the_whole_spec_reaches_the_feed() -> None:
     assert secrets.references(feed) == {"env:TOKEN", "env:KEY", "ssm:/a/b", "secretsmanager:s#k"}
     assert (feed.subprotocols, feed.ready_within_s, feed.open_timeout_s, feed.close_within_s) == (("v1.json",), 3, 4, 2)
     assert (feed.close_code, feed.max_message_bytes, feed.sink) == (4000, 65_536, "other")
+    assert feed.checkpoint_every_s == 30
     assert feed.retry == Retry(0.25, 60, 5, fatal_close_codes=frozenset({4004}), fatal_http_statuses=frozenset())
     assert feed.keepalive == Keepalive(None, 20, 120)
     assert (feed.resume.inclusive, feed.resume.without_cursor, feed.record.sequence_type) == (False, "all", "string")

@@ -111,7 +111,7 @@ def test_only_what_was_written_is_stored_and_as_it_was_written() -> None:
         ({"rewind": 2}, "field rewind is not known; did you mean resume.rewind?"),
         ({"when": "a"}, "field when is not known; did you mean ready.when or record.when?"),
         ({"ready": {"wen": "a", "when": "b"}}, "field ready.wen is not known; did you mean ready.when?"),
-        ({"flavour": 1}, "field flavour is not known; known are close_code, close_within,"),
+        ({"flavour": 1}, "field flavour is not known; known are checkpoint, close_code, close_within,"),
         (
             {"record": {True: 1}},
             "a field of record is named true; YAML reads on, off, yes and no as true and false: put",
@@ -154,6 +154,8 @@ def test_a_missing_field_is_named() -> None:
         ({"record": {"sequence_unit": "s"}}, "record.sequence_unit needs record.sequence"),
         ({"record": {"event_at_unit": "s"}}, "record.event_at_unit needs record.event_at"),
         ({"keepalive": {"ping_every": "off", "pong_within": "5s"}}, "keepalive.pong_within says nothing while"),
+        ({"checkpoint": {"every": "500ms"}}, "checkpoint.every is 500ms; it must be from 1s to 1h"),
+        ({"checkpoint": {"every": "2h"}}, "checkpoint.every is 2h; it must be from 1s to 1h"),
         ({"retry": {"first": "2m"}}, "retry.first of 2m is longer than retry.longest of 60s"),
     ],
 )

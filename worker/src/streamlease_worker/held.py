@@ -40,6 +40,8 @@ class Held:
     in_flight: bool = False
     number: int = 0
     """The highest checkpoint number used or seen."""
+    every_s: float | None = None
+    """How often its positions are to be stored, where it has a wish."""
     status: Status | None = None
     stop_told: bool = False
     least_version: int = 0
@@ -80,7 +82,9 @@ class Held:
         newest_saved = max(self._stored_revision, self._paged_revision)
         return self._proven and self.position is not None and self._position_revision > newest_saved
 
-    def advance(self, position: Position, spec_version: int) -> None:
+    def advance(self, position: Position, spec_version: int, every_s: float | None = None) -> None:
+        if spec_version >= self.least_version:
+            self.every_s = every_s
         if spec_version >= self.least_version and position != self.position:
             self.position = position
             self.position_version = spec_version

@@ -52,7 +52,8 @@ from streamlease_worker.presence import Presence
 EARLY = 0.1
 """A renewal may go this share of its interval early: for jitter, and to fill a batch."""
 CHECKPOINT_S = 10.0
-"""Worker mode: a connection's position, or its status, is written this often at most."""
+"""Worker mode: a connection's status, and its position where its spec says nothing else, is written this often at
+most."""
 GRACE_S = 1.0
 """A silent event loop is given this much of the keeper's own running time, so that a pause of the whole process is not
 taken for a blocked loop."""
@@ -102,9 +103,9 @@ class Keeper:
                 return self._loop_ticked(now)
             case Acquired(claimed):
                 return self._acquired(claimed, now)
-            case PositionAdvanced(connection_id, epoch, spec_version, position):
+            case PositionAdvanced(connection_id, epoch, spec_version, position, every_s):
                 if held := self._held.get((connection_id, epoch)):
-                    held.advance(position, spec_version)
+                    held.advance(position, spec_version, every_s)
                 return []
             case StatusChanged(connection_id, epoch, status):
                 if held := self._held.get((connection_id, epoch)):

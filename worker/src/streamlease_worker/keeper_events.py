@@ -28,12 +28,14 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class PositionAdvanced:
-    """The sink holds durably all below `position`. `spec_version` is the version its feed was made of."""
+    """The sink holds durably all below `position`. `spec_version` is the version its feed was made of. `every_s`: how
+    often it asks for its positions to be stored, in worker mode; None leaves it to the keeper."""
 
     connection_id: str
     epoch: int
     spec_version: int
     position: Position
+    every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,10 +108,13 @@ class KeeperThread:
         """Write this fence from now on. To be called before its `Acquired` is posted."""
         self._cells[cell.connection_id, cell.epoch] = cell
 
-    def advance(self, connection_id: str, epoch: int, spec_version: int, position: Position) -> None:
+    def advance(
+        self, connection_id: str, epoch: int, spec_version: int, position: Position, every_s: float | None = None
+    ) -> None:
         """Only the newest position of each connection is told to the keeper, at its next round."""
+        event = PositionAdvanced(connection_id, epoch, spec_version, position, every_s)
         with self._positions_lock:
-            self._positions[connection_id, epoch] = PositionAdvanced(connection_id, epoch, spec_version, position)
+            self._positions[connection_id, epoch] = event
 
     # --- the keeper's thread ----------------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ class Sheet:
     """One page. Mutable, owned by one `Paging`. Seconds are monotonic."""
 
     number: int
+    every_s: float
+    """Those that ask for another interval are on another page, so that the quick ones do not have the rest written."""
     due_s: float
     size: int
     """Of its item as last written, less an estimate of what was freed since."""
@@ -70,7 +72,7 @@ class Paging:
         news: dict[int, list[Held]] = {}
         for each in held:
             if each.phase is Phase.HELD and each.position_unsaved:
-                sheet = self._sheet_of.get(each.key) or self._assign(each, now_s)
+                sheet = self._sheet_for(each, now_s)
                 if sheet.due_s <= now_s and not sheet.in_flight and not sheet.sealed:
                     news.setdefault(sheet.number, []).append(each)
         room = (self._parallel - len(self._in_flight)) * BATCH_WRITES
@@ -113,13 +115,33 @@ class Paging:
 
     # --- which page ----------------------------------------------------------------------------------------------
 
+    def _sheet_for(self, held: Held, now_s: float) -> Sheet:
+        sheet = self._sheet_of.get(held.key)
+        if sheet is not None and sheet.every_s != self._interval_s(held):  # its spec was changed
+            sheet.coming.pop(held.key, None)
+            if held.key in sheet.entries:
+                self._left_behind.setdefault(held.key, []).append(sheet)
+            sheet = None
+        return sheet or self._assign(held, now_s)
+
+    def _interval_s(self, held: Held) -> float:
+        return self._every_s if held.every_s is None else held.every_s
+
     def _assign(self, held: Held, now_s: float, other_than: Sheet | None = None) -> Sheet:
         size = pages.estimate(held.entry())
-        sheet = next((each for each in self._sheets if each is not other_than and _has_room(each, size)), None)
+        every_s = self._interval_s(held)
+        sheet = next(
+            (
+                each
+                for each in self._sheets
+                if each.every_s == every_s and each is not other_than and _has_room(each, size)
+            ),
+            None,
+        )
         if sheet is None:
             number = len(self._sheets)
-            wait_s = self._every_s * (0.5 + draw(self._worker_id, number) / 2)  # for others to come to it
-            sheet = Sheet(number, now_s + wait_s, pages.size(self._worker_id, number, 0))
+            wait_s = every_s * (0.5 + draw(self._worker_id, number) / 2)  # for others to come to it
+            sheet = Sheet(number, every_s, now_s + wait_s, pages.size(self._worker_id, number, 0))
             self._sheets.append(sheet)
         sheet.coming[held.key] = size
         self._sheet_of[held.key] = sheet
@@ -142,7 +164,7 @@ class Paging:
             else:
                 del sheet.entries[held.key]
             other = self._assign(held, now_s, other_than=sheet)
-            other.due_s = min(other.due_s, now_s + self._every_s / 10)  # it has waited here
+            other.due_s = min(other.due_s, now_s + other.every_s / 10)  # it has waited here
         sheet.size = size
         return Sent(sheet, revisions)
 
@@ -158,7 +180,7 @@ class Paging:
         for sheet in (sent.sheet for sent in group):
             sheet.version += 1
             sheet.in_flight = True
-            sheet.due_s = now_s + self._every_s
+            sheet.due_s = now_s + sheet.every_s
             writes.append(PageWrite(sheet.number, sheet.version, tuple(sheet.entries.values()), sheet.fresh))
         return SavePages(self._last, self._worker_id, tuple(writes))
 
@@ -178,7 +200,8 @@ class Paging:
 
     def _again_soon(self, sheet: Sheet, now_s: float) -> None:
         sheet.failures += 1
-        wait_s = backoff_s(sheet.failures, self._every_s / 20, self._every_s / 2, self._worker_id, sheet.number)
+        every_s = min(sheet.every_s, self._every_s)
+        wait_s = backoff_s(sheet.failures, every_s / 20, every_s / 2, self._worker_id, sheet.number)
         sheet.due_s = min(sheet.due_s, now_s + wait_s)
 
 

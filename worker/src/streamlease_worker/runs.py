@@ -76,8 +76,10 @@ class Runs:
         connection, epoch = command.connection, command.epoch
         connection_id, version = connection.connection_id, connection.spec_version
 
+        feed = self._feed_of(connection)
+
         def advanced(position: Position) -> None:
-            self._keeper.advance(connection_id, epoch, version, position)
+            self._keeper.advance(connection_id, epoch, version, position, feed.checkpoint_every_s)
 
         def reported(state: StatusState, reason: str | None) -> None:
             self._keeper.post(StatusChanged(connection_id, epoch, Status(state, self._around.wall_ms(), reason)))
@@ -85,7 +87,7 @@ class Runs:
                 log.info(said, **({"reason": reason} if reason is not None else {}))
 
         return Runner(
-            self._feed_of(connection),
+            feed,
             connection.position,
             fence=self._fences[connection_id, epoch],
             around=self._around,

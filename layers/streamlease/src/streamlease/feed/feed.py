@@ -100,3 +100,6 @@ class Feed:
     """What the owner closes with when it stops; some upstreams end a session on 1000."""
     max_message_bytes: int = 1 << 20
     sink: str = "default"
+    checkpoint_every_s: float | None = None
+    """How often a position that moved is stored, where connections have no renewals of their own; None: as the worker
+    does by itself."""

@@ -67,6 +67,7 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         close_code=spec.close_code,
         max_message_bytes=size(str(spec.max_message)),
         sink=spec.sink,
+        checkpoint_every_s=seconds(spec.checkpoint.every) if "every" in spec.checkpoint.model_fields_set else None,
     )
 
 

@@ -79,6 +79,11 @@ def _life(spec: ConnectionSpec) -> Iterator[str]:
     codes = ", ".join(str(code) for code in retry.fatal_close_codes) or "no close code"
     yield f"gives up for good on HTTP {statuses} and on {codes}"
     yield f"refuses messages of more than {spec.max_message}"
+    if spec.checkpoint.model_fields_set:
+        yield (
+            f"stores a position that moved every {spec.checkpoint.every}, which a crash may repeat;"
+            " in connection mode with each renewal instead"
+        )
 
 
 def _warnings(spec: ConnectionSpec) -> Iterator[str]:

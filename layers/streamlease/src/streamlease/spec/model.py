@@ -32,6 +32,7 @@ from streamlease.spec.fields import (
 from streamlease.spec.units import seconds
 
 READY_WITHIN = "30s"
+SAVE_EVERY = "10s"
 _PUT_IT = "put {sequence} into resume.query, a header or an open message"
 
 
@@ -83,6 +84,12 @@ class Retry(_Part):
     fatal_http_statuses: list[HttpStatus] = Field(default_factory=lambda: [400, 401, 403, 404, 405, 410, 451])
 
 
+class Checkpoint(_Part):
+    every: Duration = Field(
+        SAVE_EVERY, description="How often a position that moved is stored; with each renewal in connection mode"
+    )
+
+
 def _ready(value: object) -> object:
     return {"when": value} if isinstance(value, str) else value
 
@@ -103,6 +110,7 @@ class ConnectionSpec(_Part):
     resume: Resume = Field(default_factory=Resume)
     keepalive: Keepalive = Field(default_factory=Keepalive)
     retry: Retry = Field(default_factory=Retry)
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     open_within: Duration = "10s"
     close_within: Duration = "1s"
     close_code: CloseCode = 1000
@@ -162,6 +170,10 @@ class ConnectionSpec(_Part):
             (
                 keepalive.ping_every == "off" and "pong_within" in keepalive.model_fields_set,
                 "keepalive.pong_within says nothing while ping_every is off",
+            ),
+            (
+                not 1 <= seconds(self.checkpoint.every) <= 3_600,
+                f"checkpoint.every is {self.checkpoint.every}; it must be from 1s to 1h",
             ),
             (
                 seconds(self.retry.first) > seconds(self.retry.longest),
