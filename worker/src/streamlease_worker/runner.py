@@ -41,7 +41,7 @@ from streamlease_worker.sinks.base import Sink, SinkFault
 from streamlease_worker.transport import Transport
 from streamlease_worker.wire import Wire
 
-type Outcome = Literal["stopped", "fatal", "crashed", "fenced"]
+type Outcome = Literal["stopped", "fatal", "yielded", "quarantined", "crashed", "fenced"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class RunnerEnded:
     connection_id: str
     epoch: int
     run: int
-    outcome: Literal["stopped", "fatal", "crashed", "fenced"]
+    outcome: Literal["stopped", "fatal", "yielded", "quarantined", "crashed", "fenced"]
     reason: str
     position: Position | None
 

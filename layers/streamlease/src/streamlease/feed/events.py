@@ -168,12 +168,18 @@ class Count:
     amount: int = 1
 
 
+type Ending = Literal["stopped", "fatal", "yielded", "quarantined"]
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """No more commands follow; `Machine.position` still moves with late acknowledgements. `fatal`: not to be tried
-    again until the spec changes."""
+    """No more commands follow; `Machine.position` still moves with late acknowledgements.
 
-    outcome: Literal["stopped", "fatal"]
+    `stopped`: as asked. `fatal`: not to be tried again until the spec changes. `yielded`: to be tried by another
+    worker, for it may be this one's doing. `quarantined`: neither here nor elsewhere for a while, which grows.
+    """
+
+    outcome: Ending
     reason: str
 
 

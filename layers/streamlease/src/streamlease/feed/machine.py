@@ -8,7 +8,6 @@ rules and rotation are not here yet.
 """
 
 from enum import Enum
-from typing import Literal
 
 from streamlease.feed import template
 from streamlease.feed.backoff import Backoff
@@ -19,6 +18,7 @@ from streamlease.feed.events import (
     Closed,
     Command,
     Count,
+    Ending,
     Event,
     Finished,
     Message,
@@ -253,7 +253,7 @@ class Machine:
             return f"close code {event.code} is final for this feed"
         return None
 
-    def _finish(self, outcome: Literal["stopped", "fatal"], reason: str, commands: list[Command]) -> None:
+    def _finish(self, outcome: Ending, reason: str, commands: list[Command]) -> None:
         self._phase = Phase.FINISHED
         commands.append(Finished(outcome, reason))
 
