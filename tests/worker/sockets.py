@@ -42,8 +42,8 @@ class FakeSocket:
             self._over = said
         raise SocketEnded(self._over)
 
-    async def send(self, text: str) -> None:
-        self.sent.append(text)
+    async def send(self, text: str | bytes) -> None:
+        self.sent.append(str(text))
 
     async def ping(self, ponged: Callable[[], None]) -> None:
         self.pings += 1

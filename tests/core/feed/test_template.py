@@ -12,7 +12,7 @@ from streamlease.feed.secrets import references, resolved
 
 
 def texts(feed: Feed, cursor: float | str | None) -> list[str]:
-    return [send.text for send in template.sends(feed, cursor)]
+    return [str(send.text) for send in template.sends(feed, cursor)]
 
 
 def feed_that_sends(*messages: object) -> Feed:

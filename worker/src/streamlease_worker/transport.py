@@ -48,7 +48,7 @@ class Socket(Protocol):
     async def recv(self) -> str | bytes:
         """The next message. Raises SocketEnded. Cancelling it loses nothing."""
 
-    async def send(self, text: str) -> None: ...
+    async def send(self, text: str | bytes) -> None: ...
 
     async def ping(self, ponged: Callable[[], None]) -> None:
         """Send a protocol ping; `ponged` is called when its answer comes, if ever."""
@@ -109,7 +109,7 @@ class _Socket:
         except ConnectionClosed as closed:
             raise SocketEnded(_ended(closed, self._most_bytes)) from None
 
-    async def send(self, text: str) -> None:
+    async def send(self, text: str | bytes) -> None:
         await _quietly(self._connection.send(text))
 
     async def ping(self, ponged: Callable[[], None]) -> None:

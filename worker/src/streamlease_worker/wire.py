@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from streamlease.feed.events import Close, Closed, Dial, Event, Message, Opened, Ponged, Reading, Send
-from streamlease.feed.secrets import SecretError, resolved
+from streamlease.feed.secrets import NotSent, SecretError, resolved
 from streamlease_worker.pending import Pending
 from streamlease_worker.secrets import redact
 from streamlease_worker.transport import Socket, SocketEnded, Transport
@@ -53,8 +53,8 @@ class Wire:
                 socket.abort()
         except SocketEnded as ended:
             return self._redacted(ended.closed)
-        except SecretError as missing:
-            return Closed(str(missing))
+        except (NotSent, SecretError) as undialled:
+            return Closed(str(undialled))
         except asyncio.CancelledError:
             return Closed("the dial was given up")
         writing = asyncio.create_task(self._write(socket))
@@ -70,8 +70,8 @@ class Wire:
         async def send(socket: Socket) -> None:
             try:
                 text = resolved(command, self._values).text
-            except SecretError as missing:
-                self._unsendable = str(missing)
+            except (NotSent, SecretError) as unsendable:
+                self._unsendable = str(unsendable)
                 await socket.close(1000, "")
             else:
                 await socket.send(text)

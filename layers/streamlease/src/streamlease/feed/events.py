@@ -1,13 +1,15 @@
 """What happens to a connection (events in) and what its machine asks for (commands out). Values only.
 
 Times are monotonic seconds. A *delivery* is one record or gap handed to the sink; `number` counts them from 1 within
-one ownership, and acknowledgements come back in that order.
+one ownership, and acknowledgements come back in that order. `socket` counts dials from 1: a rotation may have two at
+once. In an event, 0 stands for the newest.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streamlease.feed.computed import Computed
 from streamlease.model import Position, Sequence, StatusState
 from streamlease.write import Value
 
@@ -18,17 +20,22 @@ from streamlease.write import Value
 class Opened:
     """The WebSocket handshake is done."""
 
+    socket: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
     data: str | bytes
     received_at_ms: int
     """Wall clock, Unix milliseconds."""
+    socket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ponged:
     """The upstream answered a protocol ping."""
+
+    socket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,24 @@ class Closed:
     error: str
     code: int | None = None
     http_status: int | None = None
+    retry_after_s: float | None = None
+    socket: int = 0
+    reason: str = ""
+    """The close frame's own words, for rules to match. Never shown: `error` is."""
+    body: str = ""
+    """What came with the refused handshake, its first 4 KiB, for rules to match. Never shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The answer to a `Fetch`, or why there is none. Every `Fetch` is followed by exactly one, also after a `Close`."""
+
+    socket: int
+    status: int | None = None
+    body: str = ""
+    """Never shown: it may hold a ticket."""
+    error: str = ""
+    """Without a status: what happened, in words, with no secret in it."""
     retry_after_s: float | None = None
 
 
@@ -55,6 +80,7 @@ class Reading:
     """Reading from the socket was stopped (the sink is full) or goes on; liveness is judged only while reading."""
 
     on: bool
+    socket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,34 +95,94 @@ class StopRequested:
     reason: str
 
 
-type Event = Opened | Message | Ponged | Closed | Acknowledged | Reading | Woke | StopRequested
+type Event = Opened | Message | Ponged | Closed | Fetched | Acknowledged | Reading | Woke | StopRequested
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """References to PEM texts; None: the worker's own trust, no client certificate."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    server_name: str | None = None
+    """Asked for and verified instead of the URL's host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How to get to an upstream's host."""
+
+    tls: Tls = field(default_factory=Tls)
+    proxy: str | None = "env"
+    """`env`: whatever the worker's environment names; None: none; else `http://`, `socks5://` or `socks5h://` with
+    references to secrets in it."""
+    private_addresses: bool = False
+    """Whether the spec asks for private, link-local and loopback addresses, where the worker allows them at all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dial:
-    """Open a socket. `url` and `headers` still hold references to secrets; `secrets.resolved` puts them in."""
+    """Open a socket. `url` and `headers` (and the route) still hold references to secrets and names of computed
+    values; `secrets.resolved` puts them in."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     subprotocols: tuple[str, ...] = ()
     open_timeout_s: float = 10.0
     max_message_bytes: int = 1 << 20
+    socket: int = 0
+    route: Route = field(default_factory=Route)
+    compression: bool = False
+    """Whether to offer permessage-deflate."""
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+    fresh_secrets: bool = False
+    """Look the secrets up past any cache: the upstream has just refused those that were used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Make an HTTP call before dial number `socket`. No redirects; `Close` gives it up."""
+
+    socket: int
+    method: Literal["GET", "POST", "PUT"]
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    json: bool = True
+    """As for `Send`. A JSON body goes out with that content type unless a header says another."""
+    timeout_s: float = 10.0
+    max_body_bytes: int = 64 << 10
+    """A longer answer is an error."""
+    route: Route = field(default_factory=Route)
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+    fresh_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a text message. May hold references to secrets; `secrets.resolved` puts them in."""
+    """Send a message. May hold references to secrets and names of computed values; `secrets.resolved` puts them in."""
 
-    text: str
+    text: str | bytes
+    """Bytes go out in a binary frame as they are, with nothing put in."""
     json: bool = True
     """Whether the text is JSON, so that what is put into it has to be written as JSON writes a string's inside."""
+    socket: int = 0
+    binary: bool = False
+    """Send the text in a binary frame."""
+    most_bytes: int | None = None
+    """Larger than this, with all put in, it is not sent: the dial ends with a `Closed` that says so."""
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+    """Evaluated for this message alone, at the moment it is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
     """Send a protocol ping; a `Ponged` follows if the upstream lives."""
+
+    socket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +238,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the socket with this code, or give up the dial under way. A `Closed` follows."""
+    """Close the socket with this code, or give up the dial or `Fetch` under way. A `Closed` (or `Fetched`) follows."""
 
     code: int = 1000
     reason: str = ""
     abort: bool = False
     """Drop the socket at once, without a closing handshake: an earlier `Close` was not answered in time."""
+    socket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +253,9 @@ class Count:
 
     what: str
     amount: int = 1
+
+
+type Ending = Literal["stopped", "fatal", "yielded", "quarantined"]
 
 
 type Ending = Literal["stopped", "fatal", "yielded", "quarantined"]
@@ -198,4 +288,4 @@ COUNTED = {
 }
 """What `Count` counts, and what each means."""
 
-type Command = Dial | Send | Ping | Deliver | WakeAt | Advance | Report | Close | Count | Finished
+type Command = Dial | Fetch | Send | Ping | Deliver | WakeAt | Advance | Report | Close | Count | Finished
