@@ -36,6 +36,13 @@ EXPRESSIONS = [
     "a == 'x==\"y\" `z`'",
     "{x: a, y: b}",
     "[a, b]",
+    "[a.b, c[0], [0]]",
+    "[a, length(b)]",
+    "a!=`1`",
+    "a.b==`1.0`",
+    "`2`==c && a!=`false`",
+    "a==`null`",
+    "a==`[1]`",
     "max_by(@, &a).b",
 ]
 scalars = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 2, 1.0, 1.5]), st.sampled_from(["", "x", "xy"]))

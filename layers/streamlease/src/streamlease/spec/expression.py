@@ -1,7 +1,8 @@
 """JMESPath expressions, compiled once into functions that never raise.
 
-Plain paths and comparisons with a text, which most are, become closures; all else goes through jmespath itself. A
-message that an expression does not fit (a function given the wrong type, say) yields None, or False for a condition.
+Plain paths, lists of them, and comparisons with a literal, which most are, become closures; all else goes through
+jmespath itself. A message that an expression does not fit (a function given the wrong type, say) yields None, or False
+for a condition.
 """
 
 import json
@@ -34,8 +35,12 @@ type _Node = Mapping[str, Any]
 def extractor(text: str) -> Extract:
     """What reads the expression's value out of a message. Raises Unfit."""
     node = _parsed(text)
-    steps = _steps(node)
-    return _through_jmespath(text) if steps is None else _path(steps)
+    return _plain(node) or _through_jmespath(text)
+
+
+def plain_path(text: str) -> tuple[str | int, ...] | None:
+    """The fields and indexes that a plain path takes; None where it is more than that. Raises Unfit."""
+    return _steps(_parsed(text))
 
 
 @lru_cache(_CACHED)
@@ -132,10 +137,29 @@ def _steps(node: _Node) -> tuple[str | int, ...] | None:
             return None
 
 
+def _plain(node: _Node) -> Extract | None:
+    if node["type"] == "multi_select_list":
+        parts = [_plain(child) for child in node["children"]]
+        reads = [part for part in parts if part is not None]
+        if len(reads) < len(parts):
+            return None
+        return lambda value: None if value is None else [read(value) for read in reads]
+    steps = _steps(node)
+    return None if steps is None else _path(steps)
+
+
 def _path(steps: tuple[str | int, ...]) -> Extract:
     if len(steps) == 1 and isinstance(steps[0], str):
         field = steps[0]
         return lambda value: value.get(field) if isinstance(value, dict) else None
+    if len(steps) == 2 and isinstance(steps[0], str) and isinstance(steps[1], str):
+        outer, inner = steps
+
+        def read_two(value: Value) -> Value:
+            found = value.get(outer) if isinstance(value, dict) else None
+            return found.get(inner) if isinstance(found, dict) else None
+
+        return read_two
 
     def read(value: Value) -> Value:
         for step in steps:
@@ -202,9 +226,25 @@ def _comparison(node: _Node) -> Extract | None:
     if left["type"] == "literal":
         left, right = right, left
     steps = _steps(left)
-    if steps is None or right["type"] != "literal" or not isinstance(right["value"], str):
-        return None  # numbers and booleans have rules of their own
-    read, word = _path(steps), right["value"]
-    if node["value"] == "eq":
-        return lambda value: read(value) == word
-    return lambda value: read(value) != word
+    if steps is None or right["type"] != "literal":
+        return None
+    equal = _equal(_path(steps), right["value"])
+    if equal is None or node["value"] == "eq":
+        return equal
+    return lambda value: not equal(value)
+
+
+def _equal(read: Extract, literal: Any) -> Extract | None:
+    """As JMESPath has it: a number equals no boolean. None for a list or map, whose entries have the same rule."""
+    if isinstance(literal, bool) or literal is None:
+        return lambda value: read(value) is literal
+    if isinstance(literal, str):
+        return lambda value: read(value) == literal
+    if not isinstance(literal, int | float):
+        return None
+
+    def holds(value: Value) -> Value:
+        found = read(value)
+        return found == literal and found is not True and found is not False
+
+    return holds
