@@ -43,7 +43,8 @@ class Thread:
     @property
     def now_us(self) -> int:
         """The true instant at which this thread's next line runs."""
-        return max(self.process.kernel.now_us, self.still_until_us)
+        now_us = self.process.kernel.now_us
+        return max(now_us, self.still_until_us)
 
     def hold(self, until_us: int) -> None:
         """Stand still until then."""
@@ -136,6 +137,9 @@ class Process:
 
     def instant(self, thread: Thread, place: Place = "clock") -> Instant:
         """Read both clocks, monotonic first; a pause may lie between the two."""
-        mono_s = self.clock.mono_s(thread.now_us)
-        self.reach(place)
-        return Instant(mono_s, self.clock.wall_ms(thread.now_us))
+        now_us = thread.now_us
+        mono_s = self.clock.mono_s(now_us)
+        if self.traps:
+            self.reach(place)
+            now_us = thread.now_us
+        return Instant(mono_s, self.clock.wall_ms(now_us))

@@ -30,6 +30,8 @@ from tests.simulation.worker import Deployed, Worker, World
 
 RECOVERY_US = 12 * S
 """After lease and skew: sweep, claim, dial, a first record. Most fleets are well by then."""
+LOOK_EVERY_US = 5 * S
+"""So often is looked whether they are."""
 STOP_SLACK_US = 5 * S
 """For the request that stops, and for the socket to close."""
 
@@ -123,12 +125,12 @@ class Simulation:
         self.fleet.begin(scenario.workers)
         injector.plan(scenario.plan)
         slowest_ms = max(scenario.timing.heartbeat_ms, scenario.worker_timing.heartbeat_ms)
-        longest_ms = max(scenario.timing.lease_ms, scenario.worker_timing.lease_ms)
-        stops_us = scenario.quiet_us + (longest_ms + SKEW_MS) * MS + RECOVERY_US
-        for act in scenario.last_acts:
-            self.kernel.at(stops_us, lambda a=act: self.people.act(a))  # type: ignore[misc]
         try:
-            self.kernel.run_until(min(stops_us + 2 * slowest_ms * MS + STOP_SLACK_US, scenario.end_us))
+            self._until_well()
+            for act in scenario.last_acts:
+                self.people.act(act)
+            obeyed_us = self.kernel.now_us + 2 * slowest_ms * MS + STOP_SLACK_US
+            self.kernel.run_until(min(obeyed_us, scenario.end_us))
             if not self.at_end(bound_us=0).violations(self.streaming()):
                 return []
             self.kernel.run_until(scenario.end_us)
@@ -136,6 +138,17 @@ class Simulation:
             return [violated.violation]
         bound_us = scenario.end_us - scenario.quiet_us
         return self.at_end(bound_us=bound_us).violations(self.streaming())
+
+    def _until_well(self) -> None:
+        """Run on after the faults have stopped, until everything streams, or for as long as most fleets need for it."""
+        scenario = self.scenario
+        longest_ms = max(scenario.timing.lease_ms, scenario.worker_timing.lease_ms)
+        most_us = scenario.quiet_us + (longest_ms + SKEW_MS) * MS + RECOVERY_US
+        for at_us in range(scenario.quiet_us + LOOK_EVERY_US, most_us, LOOK_EVERY_US):
+            self.kernel.run_until(at_us)
+            if not self.at_end(bound_us=0).violations(self.streaming()):
+                return
+        self.kernel.run_until(most_us)
 
     def at_end(self, *, bound_us: int) -> EndChecker:
         """`bound_us`: what people asked for later than that before the end need not be there yet."""

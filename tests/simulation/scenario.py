@@ -217,5 +217,5 @@ class Scenario:
         return self.timing if mode is LeaseMode.CONNECTION else self.worker_timing
 
 
-SETTLE_US = 20 * S
+SETTLE_US = 12 * S
 """Faults begin once a healthy fleet has claimed everything."""

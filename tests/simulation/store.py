@@ -4,6 +4,7 @@ A write takes place at the instant it lands, by `streamlease.write.holds` and `a
 executor's. How a request gets here, and whether its answer gets back, is `network`'s business.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
@@ -30,6 +31,8 @@ from tests.simulation.clock import true_ms
 from tests.simulation.kernel import MS, Kernel
 
 type KeyTuple = tuple[str, ...]
+type Place = tuple[int, str]
+"""Where an item stands in an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class Store:
                     if item["desired_state_shard"] == query.partition
                     and (query.below is None or _expiry(item) < query.below)
                 ]
-                found.sort(key=lambda item: (_expiry(item), str(item["connection_id"])))
+                found.sort(key=_by_expiry)
+                return self._page(found, query.cursor, query.limit, _by_expiry)
             case Index.BY_OWNER:
                 shown = self._views[query.index].shown
                 found = [shown[key] for key in sorted(shown) if shown[key]["lease_owner"] == query.partition]
@@ -148,13 +152,15 @@ class Store:
         for observer in self.observers:
             observer(landing)
 
-    def _page(self, found: list[Item], cursor: Item | None, limit: int) -> Page:
-        """A cursor is the last item shown; where that is gone or moved meanwhile, what follows its place does."""
+    def _page(
+        self, found: list[Item], cursor: Item | None, limit: int, place: Callable[[Item], Place] | None = None
+    ) -> Page:
+        """`found` in the order of `place`. A cursor is the last item shown; what follows its place comes next, whether
+        or not it is still there."""
         start = 0
         if cursor is not None:
-            start = next((n + 1 for n, item in enumerate(found) if _place(item) == _place(cursor)), -1)
-            if start < 0:
-                start = sum(_place(item) < _place(cursor) for item in found)
+            place = place or _by_key
+            start = bisect_right(found, place(cursor), key=place)
         size = min(limit, self.page_limit)
         some = tuple(found[start : start + size])
         last = _place_item(some[-1]) if start + size < len(found) else None
@@ -196,12 +202,12 @@ def _expiry(item: Item) -> int:
 _PLACE = ("lease_expires_at_ms", "connection_id", "worker_id", "item")
 
 
-def _place(item: Item) -> tuple[int | str, ...]:
-    """Where an item stands in an answer: by_expiry by expiry first, everything else by its key."""
-    expiry = item.get("lease_expires_at_ms")
-    by_expiry = "desired_state_shard" in item and isinstance(expiry, int)
-    names = ("connection_id",) if "connection_id" in item else ("worker_id", "item")
-    return (expiry if by_expiry and isinstance(expiry, int) else 0, *(str(item.get(name, "")) for name in names))
+def _by_expiry(item: Item) -> Place:
+    return _expiry(item), str(item["connection_id"])
+
+
+def _by_key(item: Item) -> Place:
+    return 0, str(item["connection_id"]) if "connection_id" in item else f"{item['worker_id']}\0{item.get('item', '')}"
 
 
 def _place_item(item: Item) -> Item:
