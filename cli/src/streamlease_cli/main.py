@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, Entry] = {
     "describe": Entry("streamlease_cli.commands.describe", "describe", "Show everything about connections."),
     "workers": Entry("streamlease_cli.commands.workers", "workers", "List the fleet's workers."),
     "reconcile": Entry("streamlease_cli.commands.reconcile", "reconcile", "Offer what nobody owns, now."),
+    "plan": Entry("streamlease_cli.commands.plan", "plan", "Reckon cost, failover and limits of a fleet."),
     "worker": Entry("streamlease_cli.commands.worker", "worker", "Run one worker (what the container runs)."),
     "demo": Entry("streamlease_cli.local.demo", "demo", "Run the demonstration of a checkout.", hidden=True),
 }

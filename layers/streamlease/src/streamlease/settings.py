@@ -27,10 +27,11 @@ SHARDS_VARIABLE = "STREAMLEASE_SHARDS"
 SHARDS = 16
 MOST_SHARDS = 1_024
 """Every sweep queries each shard: more than this would cost more than it spreads."""
-_TIMINGS: Mapping[LeaseMode, Timing] = {
+TIMINGS: Mapping[LeaseMode, Timing] = {
     LeaseMode.CONNECTION: Timing(heartbeat_ms=10_000, lease_ms=30_000),
     LeaseMode.WORKER: Timing(heartbeat_ms=2_000, lease_ms=6_000),
 }
+"""Each mode's own intervals, where nothing else is set."""
 
 
 class Misconfigured(StreamleaseError):
@@ -58,7 +59,7 @@ class Settings:
 def settings(environment: Mapping[str, str]) -> Settings:
     """Raises Misconfigured. Intervals that are not set are the lease mode's own."""
     mode = choice(environment, MODE_VARIABLE, LeaseMode, default=LeaseMode.CONNECTION)
-    usual = _TIMINGS[mode]
+    usual = TIMINGS[mode]
     heartbeat_ms = whole(environment, HEARTBEAT_VARIABLE, default=usual.heartbeat_ms, least=1)
     lease_ms = whole(environment, LEASE_VARIABLE, default=max(usual.lease_ms, 3 * heartbeat_ms), least=1)
     try:
