@@ -131,6 +131,16 @@ def _claims(mode: LeaseMode) -> Of:
         .refuses("it cannot be read", partial(owned, spec="by hand"), Malformed)
         .refuses("its epoch is no number", partial(free, lease_epoch=str(EPOCH)), Malformed)
         .refuses("it has no epoch", partial(free, lease_epoch=WITHOUT), Malformed)
+        .refuses("its version is no number", partial(free, spec_version="4"), Malformed)
+        .refuses("it has no spec", partial(free, spec=WITHOUT), Malformed)
+        .refuses("it has no URL", partial(free, upstream_url=WITHOUT), Malformed)
+        .refuses("its expiry is in seconds", partial(free, lease_expires_at_ms=NOW // 1000), Malformed)
+        .refuses(
+            "its expiry is in seconds, and somebody's",
+            partial(owned, owner=RIVAL, lease_expires_at_ms=NOW // 1000),
+            Malformed,
+        )
+        .applies("it was never owned, and has no expiry", partial(free, lease_expires_at_ms=WITHOUT), Claimed)
     )
 
 

@@ -303,8 +303,8 @@ def deleted(answer: Answer) -> DeleteOutcome:
 
 
 def claim(connection_id: str, *, worker_id: str, nonce: str, sent: Instant, timing: Timing, mode: LeaseMode) -> Update:
-    """Condition: STARTED; nobody's, or expired with at least one checkpoint written by its last owner; due; and of a
-    readable epoch.
+    """Condition: STARTED; nobody's, or expired with at least one checkpoint written by its last owner; due; and as
+    readable as a condition can tell.
 
     An expired lease without a checkpoint is left to `claim_after_crash` or `postpone`, which count it. `sent` is read
     just before the request goes out.
@@ -312,7 +312,7 @@ def claim(connection_id: str, *, worker_id: str, nonce: str, sent: Instant, timi
     proven = all_of(_expired(sent.wall_ms, timing), Not(Equals("checkpoint_no", 0)), Present("checkpoint_no"))
     return _claim(
         connection_id,
-        all_of(any_of(Absent("lease_owner"), proven), Less("lease_epoch", NO_EPOCH)),
+        all_of(any_of(Absent("lease_owner"), proven), _readable()),
         worker_id=worker_id,
         nonce=nonce,
         sent=sent,
@@ -334,6 +334,18 @@ def claim_after_crash(
         timing=timing,
         mode=mode,
         crashes=seen.crashes + 1,
+    )
+
+
+def _readable() -> Condition:
+    """Of what `items.connection` refuses, what a condition can tell: so that most of what was written by hand is
+    reported and left as it is, and not taken first."""
+    return all_of(
+        Less("lease_epoch", NO_EPOCH),
+        Less("spec_version", NO_EPOCH),
+        Present("spec"),
+        Present("upstream_url"),
+        any_of(Equals("lease_expires_at_ms", 0), Not(Less("lease_expires_at_ms", items.LATEST_SECONDS))),
     )
 
 
