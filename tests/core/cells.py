@@ -1,12 +1,12 @@
 """One item and its writes, one at a time: the smallest store there is; and a lease in it, made by its transitions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamlease import items, lease
 from streamlease.lease import Change, Claimed, Done
 from streamlease.model import DesiredState, Lease, LeaseMode
 from streamlease.timing import Instant, Timing
-from streamlease.write import Answer, Applied, Item, Refused, Write, apply, holds
+from streamlease.write import KEY_ATTRIBUTES, Answer, Applied, Item, Put, Refused, Table, Write, apply, holds
 
 
 @dataclass(slots=True)
@@ -14,12 +14,21 @@ class Cell:
     """`put` is what a store does with a conditional write of this one item."""
 
     item: Item | None = None
+    _places: set[tuple[Table, tuple[object, ...]]] = field(default_factory=set)
 
     def put(self, write: Write) -> Answer:
+        self._places.add(place(write))
+        assert len(self._places) == 1, "writes of one item all name it"
         if not holds(write.condition, self.item):
             return Refused(self.item)
         self.item = apply(write, self.item)
         return Applied(self.item)
+
+
+def place(write: Write) -> tuple[Table, tuple[object, ...]]:
+    """The item that a write is of."""
+    key = write.item if isinstance(write, Put) else write.key
+    return write.table, tuple(key[attribute] for attribute in KEY_ATTRIBUTES[write.table])
 
 
 NOW_MS = 1_800_000_000_000

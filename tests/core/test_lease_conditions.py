@@ -1,6 +1,6 @@
 """Each transition's condition, clause by clause: what it needs, and that every part of it is needed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -82,11 +82,11 @@ def heartbeat() -> Write:
     return membership.heartbeat("w1", seen=7, state=state, owned=3, load={}, sent=SENT, timing=TIMING)
 
 
-CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Change_]]] = [
-    # transition, write, an item its condition holds of, changes it also holds of, changes that each break it
+CASES: list[tuple[str, Callable[[], Write], Mapping[str, Any] | None, list[Change_], list[Change_]]] = [
+    # transition, what makes its write, an item it holds of, changes it also holds of, changes that each break it
     (
         "claim of a free one",
-        claim(),
+        claim,
         FREE,
         [{"checkpoint_no": 0}, {"not_before_ms": NOW_MS - 1}],
         [
@@ -102,7 +102,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "claim of an expired one",
-        claim(),
+        claim,
         EXPIRED,
         [{"not_before_ms": NOW_MS - 1}, {"lease_owner": None}],
         [
@@ -118,7 +118,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "claim after a crash",
-        claim_after_crash(),
+        claim_after_crash,
         UNPROVEN,
         [{"checkpoint_no": 4}],
         [
@@ -131,7 +131,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "postponement",
-        lease.postpone(SEEN, now_ms=NOW_MS, timing=TIMING),
+        lambda: lease.postpone(SEEN, now_ms=NOW_MS, timing=TIMING),
         UNPROVEN,
         [],
         [
@@ -142,7 +142,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "renewal",
-        renew(),
+        renew,
         OWNED,
         [{"desired_state": "STOPPED"}, {"checkpoint_no": 99}, EXPIRED],
         [
@@ -157,7 +157,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "renewal with a checkpoint",
-        renew_with_checkpoint(),
+        renew_with_checkpoint,
         OWNED,
         [{"checkpoint_no": 0}],
         [
@@ -171,7 +171,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "checkpoint",
-        lease.checkpoint(LEASE, Checkpoint(5)),
+        lambda: lease.checkpoint(LEASE, Checkpoint(5)),
         OWNED,
         [{"spec_version": 4}, EXPIRED, WORKER_MODE],
         [
@@ -182,7 +182,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "release",
-        lease.release(LEASE, checkpoint=Checkpoint(5), now_ms=NOW_MS),
+        lambda: lease.release(LEASE, checkpoint=Checkpoint(5), now_ms=NOW_MS),
         OWNED,
         [{"spec_version": 4}, EXPIRED],
         [
@@ -193,7 +193,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "orphaning",
-        lease.orphan(SEEN_BY_REAPER, dead_worker_id="w1", now_ms=NOW_MS),
+        lambda: lease.orphan(SEEN_BY_REAPER, dead_worker_id="w1", now_ms=NOW_MS),
         WORKER_MODE,
         [{"crashes": 3}],
         [
@@ -205,7 +205,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "orphaning with a newer position of a page",
-        lease.orphan(SEEN_BY_REAPER, dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
+        lambda: lease.orphan(SEEN_BY_REAPER, dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
         WORKER_MODE,
         [{"crashes": 3}],
         [
@@ -218,7 +218,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "orphaning without a read",
-        lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=None),
+        lambda: lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=None),
         WORKER_MODE,
         [{"crashes": 3}, {"spec_version": 4}, {"lease_epoch": EPOCH + 1}, {"checkpoint_no": 1}],
         [
@@ -231,7 +231,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "orphaning without a read, with the position of a page",
-        lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
+        lambda: lease.orphan_unread("c1", dead_worker_id="w1", now_ms=NOW_MS, saved=SAVED),
         WORKER_MODE,
         [{"crashes": 3}, {"checkpoint_no": 0}, {"checkpoint_no": 8}],
         [
@@ -244,35 +244,35 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "page write",
-        pages.write("w1", 3, version=8, entries=[SAVED]),
+        lambda: pages.write("w1", 3, version=8, entries=[SAVED]),
         PAGE,
         [{"version": 0}],
         [{"version": 8}, {"version": None}, {"sealed": True}],
     ),
     (
         "page seal",
-        pages.seal(PAGE),
+        lambda: pages.seal(PAGE),
         PAGE,
         [{"version": 0}],
         [{"sealed": True}, {"version": None}],
     ),
     (
         "page removal",
-        pages.remove(PAGE),
+        lambda: pages.remove(PAGE),
         {**PAGE, "sealed": True},
         [{"version": 99}],
         [{"sealed": None}],
     ),
     (
         "inbox deletion",
-        inbox.delete("w1", inbox.Entry("c1", 4)),
+        lambda: inbox.delete("w1", inbox.Entry("c1", 4)),
         {"worker_id": "w1", "item": "inbox#c1", "spec_version": 4},
         [],
         [{"spec_version": 5}, {"spec_version": 3}],
     ),
     (
         "control",
-        lease.control(SEEN, Change(), shard="STARTED", now_ms=NOW_MS, updated_by="me"),
+        lambda: lease.control(SEEN, Change(), shard="STARTED", now_ms=NOW_MS, updated_by="me"),
         OWNED,
         [FREE],
         [
@@ -282,7 +282,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "delete",
-        lease.delete("c1", now_ms=NOW_MS, timing=TIMING),
+        lambda: lease.delete("c1", now_ms=NOW_MS, timing=TIMING),
         {**FREE, "desired_state": "STOPPED"},
         [
             {"lease_owner": "w1", "lease_expires_at_ms": NOW_MS - TIMING.skew_ms - 1},
@@ -295,7 +295,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "heartbeat",
-        heartbeat(),
+        heartbeat,
         LIVE,
         [{"state": "DRAINING"}],
         [
@@ -309,7 +309,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "burial",
-        membership.bury(MEMBER, now_ms=NOW_MS, timing=TIMING),
+        lambda: membership.bury(MEMBER, now_ms=NOW_MS, timing=TIMING),
         LIVE,
         [{"state": "DRAINING"}],
         [
@@ -321,7 +321,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "leaving",
-        membership.leave("w1", now_ms=NOW_MS),
+        lambda: membership.leave("w1", now_ms=NOW_MS),
         LIVE,
         [{"state": "DRAINING"}],
         [
@@ -331,7 +331,7 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
     ),
     (
         "forgetting",
-        membership.forget(MEMBER, now_ms=NOW_MS),
+        lambda: membership.forget(MEMBER, now_ms=NOW_MS),
         {**LIVE, "state": "DEAD"},
         [],
         [
@@ -343,10 +343,11 @@ CASES: list[tuple[str, Write, Mapping[str, Any] | None, list[Change_], list[Chan
 ]
 
 
-@pytest.mark.parametrize(("write", "base", "also", "broken"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(("make", "base", "also", "broken"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_a_condition_holds_of_what_it_is_for_and_breaks_with_any_part(
-    write: Write, base: Mapping[str, Any], also: list[Change_], broken: list[Change_]
+    make: Callable[[], Write], base: Mapping[str, Any], also: list[Change_], broken: list[Change_]
 ) -> None:
+    write = make()
     assert holds(write.condition, base)
     for changes in also:
         assert holds(write.condition, changed(base, changes)), changes
@@ -365,11 +366,12 @@ def parts(condition: Condition) -> tuple[Condition, ...]:
 ALONE = [case for case in CASES if case[0] != "burial"]
 
 
-@pytest.mark.parametrize(("write", "base", "broken"), [(c[1], c[2], c[4]) for c in ALONE], ids=[c[0] for c in ALONE])
+@pytest.mark.parametrize(("make", "base", "broken"), [(c[1], c[2], c[4]) for c in ALONE], ids=[c[0] for c in ALONE])
 def test_every_clause_is_the_only_one_to_refuse_something(
-    write: Write, base: Mapping[str, Any], broken: list[Change_]
+    make: Callable[[], Write], base: Mapping[str, Any], broken: list[Change_]
 ) -> None:
     """So that none can be dropped without a test that fails."""
+    write = make()
     alone = {
         clauses[0]
         for changes in broken
