@@ -24,6 +24,7 @@ _VALUES: Final = frozenset({"json", "lines", "msgpack", "cbor", "cbor_sequence"}
 _CODECS: Final = (*BINARY, *_TEXTS)
 _NEED_EXTRA: Final = "needs the library's extra: install streamlease[codecs]"
 
+type _Codec = Callable[[str | bytes, int], Any]
 type _Step = Callable[[list[Value]], list[Value]]
 
 
@@ -142,11 +143,11 @@ def decoder(steps: Sequence[Any], most_bytes: int) -> Decode:
     except ImportError:
         raise Unfit(_NEED_EXTRA) from None
 
-    leading: list[tuple[codecs.Codec, bool]] = []
+    leading: list[tuple[_Codec, bool, bool]] = []
     within: list[_Step] = []
     for step in steps:
         if isinstance(step, str) and step != "each":
-            leading.append((codecs.CODECS[step], step in BINARY))
+            leading.append((codecs.CODECS[step], step in BINARY, step in _VALUES))
         elif step == "each":
             within.append(_spread)
         elif "each" in step:
@@ -154,15 +155,17 @@ def decoder(steps: Sequence[Any], most_bytes: int) -> Decode:
         else:
             names = ["json"] if "json" in step else step["as"] if isinstance(step["as"], list) else [step["as"]]
             place = plain_path(step.get("at", step.get("json"))) or ()
-            within.append(_in_place(place, [codecs.CODECS[name] for name in names], codecs.unbinary, most_bytes))
+            chain = [(codecs.CODECS[name], name in _VALUES) for name in names]
+            within.append(_in_place(place, chain, codecs.unbinary, most_bytes))
 
     def decode(data: str | bytes) -> Sequence[Value]:
-        is_text = isinstance(data, str)
         found: Any = data
-        for codec, binary in leading:
-            if not (binary and is_text):
+        is_read = False
+        for codec, is_binary, reads in leading:
+            if not (is_binary and isinstance(found, str)):
                 found = codec(found, most_bytes)
-        values: list[Value] = [json_value(found) if isinstance(found, str | bytes) else found]
+                is_read = reads
+        values: list[Value] = [found if is_read else json_value(found)]
         for step in within:
             values = step(values)
         return values
@@ -192,7 +195,7 @@ def _spread_at(read: Callable[[Value], Value]) -> _Step:
 
 def _in_place(
     place: tuple[str | int, ...],
-    codecs: Sequence[Callable[[str | bytes, int], Any]],
+    codecs: Sequence[tuple[_Codec, bool]],
     wrapped: Callable[[object], str | bytes | None],
     most_bytes: int,
 ) -> _Step:
@@ -208,11 +211,13 @@ def _in_place(
             found: Any = wrapped(_entry(holder, last))
             if found is None:
                 continue
-            for codec in codecs:
+            is_read = False
+            for codec, reads in codecs:
                 found = codec(found, left)
+                is_read = reads
                 if isinstance(found, bytes):
                     left -= len(found)
-            holder[last] = json_value(found) if isinstance(found, str | bytes) else found
+            holder[last] = found if is_read else json_value(found)
         return values
 
     return unfold
