@@ -10,7 +10,7 @@ from streamlease import items, membership
 from streamlease.membership import GONE_AFTER_MS, GONE_KEPT_S, Ahead, Beat, Behind, Buried
 from streamlease.model import FLEET_ID, FleetSummary, Member, MemberState
 from streamlease.timing import Instant, Timing
-from streamlease.write import Absent, Applied, Refused, holds
+from streamlease.write import Absent, Applied, Refused, Update, holds
 from tests.core.cells import Cell
 
 NOW_MS = 1_800_000_000_000
@@ -44,7 +44,8 @@ def found(cell: Cell) -> Member:
 @given(st.text(max_size=3))
 def test_a_member_that_has_joined_can_be_read(zone: str) -> None:
     member = found(joined(zone))
-    assert member == Member("w1", MemberState.LIVE, 0, NOW_MS + TIMING.lease_ms, 3, 9, 0, 7, zone)
+    lease_ms = TIMING.lease_ms
+    assert member == Member("w1", MemberState.LIVE, 0, NOW_MS + lease_ms, 3, 9, 0, 7, zone, lease_ms=lease_ms)
 
 
 def test_m6_a_doubled_join_resets_nothing_and_revives_nobody() -> None:
@@ -87,6 +88,22 @@ def test_a_heartbeat_that_meets_its_own_earlier_send_is_behind_and_not_buried() 
     beat(cell, 0, 10_000)
     assert beat(cell, 0, 11_000) == Behind(1)
     assert found(cell).lease_expires_at_ms == NOW_MS + 40_000, "the late one does not count"
+
+
+def test_a_worker_reads_that_it_is_to_drain_in_the_answer_to_its_heartbeat() -> None:
+    cell = joined()
+    beat(cell, 0, 10_000)
+    assert isinstance(cell.put(membership.request_drain("w1", asked_by="somebody")), Applied)
+    assert beat(cell, 1, 20_000) == Beat(2, "somebody")
+    assert beat(cell, 2, 30_000, MemberState.DRAINING) == Beat(3, "somebody"), "it stays, whoever missed it"
+
+
+@pytest.mark.parametrize("end", [membership.leave("w1", now_ms=NOW_MS), None], ids=["gone", "never there"])
+def test_nobody_who_has_ended_is_asked_to_drain(end: Update | None) -> None:
+    cell = joined() if end else Cell()
+    if end:
+        cell.put(end)
+    assert isinstance(cell.put(membership.request_drain("w1", asked_by="somebody")), Refused)
 
 
 @pytest.mark.parametrize(

@@ -74,15 +74,17 @@ def test_only_the_living_count_in_the_summary(everybody: list[Member], unowned: 
     live = [m for m in running if m.state is MemberState.LIVE]
     draining = [m for m in running if m.state is MemberState.DRAINING]
     assert plan.live(everybody, now_ms=NOW_MS) == tuple(live)
-    assert fleet == FleetSummary(NOW_MS, len(live), sum(m.owned for m in live + draining), unowned, 16)
+    expected = FleetSummary(NOW_MS, len(live), sum(m.owned for m in live + draining), unowned, 16)
+    assert replace(fleet, shares=None) == expected
 
 
 def test_a_dead_workers_connections_are_counted_once() -> None:
     """They are unowned by now; as its own as well, each survivor could take twice what it should."""
-    everybody = members(100, 100, 100)
+    everybody = [replace(each, capacity=1_000) for each in members(100, 100, 100)]
     everybody[2] = replace(everybody[2], lease_expires_at_ms=NOW_MS - 2_000)
     fleet = plan.summary(everybody, unowned=100, shards=16, now_ms=NOW_MS)
-    assert plan.fair_share(fleet) == 150
+    assert [plan.share(fleet, name) for name in ("w0", "w1")] == [150, 150]
+    assert plan.fair_share(fleet) == 150, "so it is for who knows no shares"
 
 
 @given(FLEETS)
@@ -98,8 +100,16 @@ def test_the_living_together_have_room_for_all_and_none_is_given_more_than_one_t
 
 
 def test_m18_a_cold_fleet_has_a_share_of_what_waits() -> None:
-    assert plan.fair_share(plan.summary(members(0, 0, 0), unowned=10, shards=1, now_ms=NOW_MS)) == 4
+    fleet = plan.summary(members(0, 0, 0), unowned=10, shards=1, now_ms=NOW_MS)
+    assert sorted(plan.share(fleet, name) or 0 for name in ("w0", "w1", "w2")) == [3, 3, 4]
+    assert plan.fair_share(fleet) == 4
+    assert plan.share(None, "w0") is None
     assert plan.fair_share(None) is None
+
+
+def test_where_there_is_nothing_to_share_capacity_alone_decides() -> None:
+    """What is made next is anybody's; the first sweep that sees it divides it."""
+    assert plan.share(plan.summary(members(0, 0), unowned=0, shards=1, now_ms=NOW_MS), "w0") is None
 
 
 @given(COUNTS, COUNTS, st.none() | COUNTS, st.booleans())

@@ -140,9 +140,9 @@ class Preview:
 
 def preview_reconcile(*, shards: int, timing: Timing) -> Flow[Preview]:
     """Raises Fault."""
-    most, malformed = yield from sweep.most_shards(shards)
+    before = yield from sweep.known(shards)
     unowned = 0
-    for shard in plan.sweep_shards(shards, most):
+    for shard in plan.sweep_shards(shards, before.shards):
         cursor: Item | None = None
         while True:
             found, cursor = yield from sweep.shard_page(shard, timing=timing, cursor=cursor)
@@ -153,7 +153,7 @@ def preview_reconcile(*, shards: int, timing: Timing) -> Flow[Preview]:
     instant = yield from now()
     lapsed = sum(expired(member, now_ms=instant.wall_ms, timing=timing) for member in roster.members)
     alive = len(plan.live(roster.members, now_ms=instant.wall_ms))
-    return Preview(unowned, lapsed, alive, len(malformed) + len(roster.malformed))
+    return Preview(unowned, lapsed, alive, len(before.malformed) + len(roster.malformed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The scheduled run: what it offers, buries, walks through and reports."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -29,7 +30,8 @@ def test_one_run_offers_all_that_nobody_owns_buries_the_dead_and_reports() -> No
     }
     summary = run(stored_fleet(), fleet.perform)
     service_ms = fleet.clock.wall_ms // 1_000 * 1_000
-    assert summary == FleetSummary(service_ms, live=1, owned=6, unowned=6, shards=0)
+    assert summary is not None
+    assert replace(summary, shares=None) == FleetSummary(service_ms, live=1, owned=6, unowned=6, shards=0)
 
 
 def test_a_second_run_offers_again_and_writes_nothing_but_its_own_items() -> None:

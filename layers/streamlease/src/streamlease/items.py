@@ -4,6 +4,7 @@ Decoding is strict about what the protocol reasons with: an item written by hand
 with its id, and is skipped by the caller, never repaired. Unknown attributes are left alone.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from streamlease.model import (
     MemberState,
     Position,
     Sequence,
+    Shares,
     Status,
     StatusState,
 )
@@ -71,6 +73,8 @@ def member(item: Item) -> Member:
         zone=_optional_text(item, "zone", where) or "",
         load=_mapping(item, "load", where, optional=True),
         buried_at_ms=_optional_int(item, "buried_at_ms", where),
+        lease_ms=_optional_int(item, "lease_ms", where) or 0,
+        drain_requested=_optional_text(item, "drain_requested", where),
     )
 
 
@@ -83,7 +87,32 @@ def fleet_summary(item: Item) -> FleetSummary:
         owned=_optional_int(item, "owned", where) or 0,
         unowned=_optional_int(item, "unowned", where) or 0,
         shards=_optional_int(item, "shards", where) or 0,
+        shares=_shares(item, where),
     )
+
+
+def _shares(item: Item, where: str) -> Shares | None:
+    if item.get("shares") is None:
+        return None
+    fields = _mapping(item, "shares", where)
+    return Shares(
+        generation=_int(fields, "generation", where),
+        level=_int(fields, "level", where),
+        one_more_below=_int(fields, "one_more_below", where),
+        whole=_int(fields, "whole", where),
+        whole_at_ms=_int(fields, "whole_at_ms", where),
+        stubborn=_int(fields, "stubborn", where),
+        least_unowned=_int(fields, "least_unowned", where),
+        least_since_ms=_int(fields, "least_since_ms", where),
+        movable=fields.get("movable") is True,
+        all_unwell=fields.get("all_unwell") is True,
+        lacking=_int(fields, "lacking", where),
+        short=fields.get("short") is True,
+    )
+
+
+def shares_attribute(shares: Shares) -> Item:
+    return {one.name: getattr(shares, one.name) for one in dataclasses.fields(shares)}
 
 
 def position_attributes(position: Position) -> Item:

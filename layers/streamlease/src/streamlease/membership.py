@@ -37,9 +37,11 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The member lease runs on. `seen` is the heartbeat number now stored."""
+    """The member lease runs on. `seen` is the heartbeat number now stored; `drain_requested`: who asked this worker to
+    drain, if somebody did."""
 
     seen: int
+    drain_requested: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def join(
             "capacity": capacity,
             "owned": 0,
             "started_at_ms": started_at_ms,
+            "lease_ms": timing.lease_ms,
             "zone": zone,
         },
         Absent("worker_id"),
@@ -120,7 +123,8 @@ def heartbeat(
 
 def beaten(answer: Answer, *, seen: int) -> HeartbeatOutcome:
     if isinstance(answer, Applied):
-        return Beat(seen + 1)
+        asked_by = answer.item.get("drain_requested") if answer.item is not None else None
+        return Beat(seen + 1, str(asked_by) if asked_by is not None else None)
     if answer.item is None:
         return Buried()
     try:
@@ -130,6 +134,16 @@ def beaten(answer: Answer, *, seen: int) -> HeartbeatOutcome:
     if found.state not in (MemberState.LIVE, MemberState.DRAINING) or found.heartbeat < seen:
         return Buried()
     return Behind(found.heartbeat) if found.heartbeat > seen else Ahead()
+
+
+def request_drain(worker_id: str, *, asked_by: str) -> Update:
+    """Ask a worker to drain: it reads that in the answer to its next heartbeat. Condition: LIVE or DRAINING."""
+    return Update(
+        Table.MEMBERS,
+        _key(worker_id),
+        any_of(Equals("state", MemberState.LIVE.value), Equals("state", MemberState.DRAINING.value)),
+        set={"drain_requested": asked_by},
+    )
 
 
 def leave(worker_id: str, *, now_ms: int) -> Update:
@@ -191,7 +205,9 @@ def summarise(summary: FleetSummary) -> Update:
             "live": summary.live,
             "owned": summary.owned,
             "unowned": summary.unowned,
+            **({} if summary.shares is None else {"shares": items.shares_attribute(summary.shares)}),
         },
+        remove=("shares",) if summary.shares is None else (),
     )
 
 

@@ -142,6 +142,36 @@ class Member:
     zone: str = ""
     load: Mapping[str, Value] = field(default_factory=dict)
     buried_at_ms: int | None = None
+    lease_ms: int = 0
+    """How long its leases last; 0: a worker of an earlier release, which did not say."""
+    drain_requested: str | None = None
+    """Who asked it to drain, if somebody did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How much each worker is to have, and whether anything is to move for that (`streamlease.shares`)."""
+
+    generation: int
+    """Workers of an older one take nothing."""
+    level: int
+    """What each is to weigh at least."""
+    one_more_below: int
+    """Workers of a lower rank than this have one more."""
+    whole: int
+    """All that is shared; the most that was counted lately, since a count is short of what is moving."""
+    whole_at_ms: int
+    stubborn: int
+    """So many of the unowned nobody can take."""
+    least_unowned: int
+    least_since_ms: int
+    movable: bool
+    """Nobody comes by a deployment, or goes: moves for balance are not in the way of others."""
+    all_unwell: bool
+    lacking: int = 0
+    """What some have less than they are to have, beside what is unowned."""
+    short: bool = False
+    """Somebody has less than the level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +184,8 @@ class FleetSummary:
     unowned: int
     shards: int
     """The most shards ever written; sweeps cover them all. Only grows."""
+    shares: Shares | None = None
+    """None: nobody is there to share, or a release that knows no shares wrote it."""
 
 
 type OfferReason = Literal["control", "released", "orphaned", "expired"]

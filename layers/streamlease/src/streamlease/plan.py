@@ -6,6 +6,7 @@ from zlib import crc32
 
 from streamlease.errors import Malformed
 from streamlease.model import DesiredState, FleetSummary, LastEvent, Member, MemberState, Offer, OfferReason
+from streamlease.shares import WHOLE_PACE, divide, target
 from streamlease.write import Item
 
 STALE_OFFER_MS = 5_000
@@ -39,21 +40,38 @@ def live(members: Iterable[Member], *, now_ms: int) -> tuple[Member, ...]:
     return tuple(m for m in members if m.state is MemberState.LIVE and m.lease_expires_at_ms >= now_ms)
 
 
-def summary(members: Collection[Member], *, unowned: int, shards: int, now_ms: int) -> FleetSummary:
+def summary(
+    members: Collection[Member], *, unowned: int, shards: int, now_ms: int, before: FleetSummary | None = None
+) -> FleetSummary:
     """What is known of the fleet. An expired member's connections are, or will soon be, among the unowned: counted with
-    the owned as well, they would raise everybody's share."""
+    the owned as well, they would raise everybody's share. `before`: the summary that this one follows."""
     running = [m for m in members if m.state in (MemberState.LIVE, MemberState.DRAINING)]
+    divided = divide(
+        members,
+        unowned=unowned,
+        before=before.shares if before else None,
+        before_ms=before.at_ms if before else 0,
+        now_ms=now_ms,
+    )
     return FleetSummary(
         at_ms=now_ms,
         live=len(live(members, now_ms=now_ms)),
         owned=sum(m.owned for m in running if m.lease_expires_at_ms >= now_ms),
         unowned=unowned,
         shards=shards,
+        shares=divided,
     )
 
 
+def share(fleet: FleetSummary | None, worker_id: str, *, pace: int = WHOLE_PACE) -> int | None:
+    """What this worker is to weigh; None where nothing is known, and capacity alone decides."""
+    if fleet is None or fleet.shares is None:
+        return fair_share(fleet)
+    return target(fleet.shares, worker_id, own_pace=pace) if fleet.shares.whole else None
+
+
 def fair_share(fleet: FleetSummary | None) -> int | None:
-    """ceil((owned + unowned) / live members); None where nothing is known, and capacity alone decides.
+    """ceil((owned + unowned) / live members), where no sweep has divided it up; None where nothing is known.
 
     The unowned count, or a cold fleet would compute a share of nothing and nobody would take anything.
     """

@@ -11,7 +11,7 @@ from streamlease.flow import BATCH_WRITES, Flow, chunks, now, page, read, send, 
 from streamlease.flows import pages
 from streamlease.flows.bury import Swept, bury_expired, free
 from streamlease.flows.pages import Testament
-from streamlease.flows.sweep import Roster, members, most_shards, shard_page
+from streamlease.flows.sweep import Roster, known, members, shard_page
 from streamlease.model import RECONCILE_ID, Member, MemberState
 from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Index, Item, Read, Scan, Table, Update, Value
@@ -79,10 +79,10 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     """Run once, beginning nothing new after `budget_s` seconds. Raises Fault where the tables cannot be used at all."""
     began = yield from now()
     place = yield from _place()
-    most, malformed = yield from most_shards(shards)
+    before = yield from known(shards)
     roster = yield from members()
-    report = Report(malformed=[*malformed, *roster.malformed])
-    keys = plan.sweep_shards(shards, most)
+    report = Report(malformed=[*before.malformed, *roster.malformed])
+    keys = plan.sweep_shards(shards, before.shards)
     this = _Run(report, roster, keys, timing, began, began.mono_s + budget_s)
 
     parts = (_bury, _walk_owners, _offer_unowned) if place.turned else (_offer_unowned, _bury, _walk_owners)
@@ -94,7 +94,9 @@ def reconcile(*, shards: int, timing: Timing, budget_s: float) -> Flow[Report]:
     report.malformed = list({problem.where: problem for problem in report.malformed}.values())
     # A summary from the future would stand until then: nothing older replaces it.
     at_ms = began.wall_ms if roster.date_ms is None else min(began.wall_ms, roster.date_ms)
-    fleet = plan.summary(roster.members, unowned=report.unowned, shards=most, now_ms=at_ms)
+    fleet = plan.summary(
+        roster.members, unowned=report.unowned, shards=before.shards, now_ms=at_ms, before=before.fleet
+    )
     report.live_members = fleet.live
     report.started_not_streaming = report.unowned + sum(_not_streaming(m) for m in roster.members)
     if this.all_shards_seen:

@@ -30,13 +30,22 @@ def stored_fleet() -> Flow[FleetSummary | None]:
     return None if item is None else items.fleet_summary(item)
 
 
-def most_shards(configured: int) -> Flow[tuple[int, tuple[Malformed, ...]]]:
-    """The most shards that items may stand under. A summary that cannot be read is reported, and stops no sweep."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the last summary said. `shards`: the most that items may stand under."""
+
+    shards: int
+    fleet: FleetSummary | None
+    malformed: tuple[Malformed, ...]
+
+
+def known(configured_shards: int) -> Flow[Known]:
+    """Raises Fault. A summary that cannot be read is reported, and stops no sweep."""
     try:
         stored = yield from stored_fleet()
     except Malformed as problem:
-        return configured, (problem,)
-    return max(configured, stored.shards if stored else 0), ()
+        return Known(configured_shards, None, (problem,))
+    return Known(max(configured_shards, stored.shards if stored else 0), stored, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +108,10 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
     first: workers that draw it at random do not all reach for the same few.
     """
     began = yield from now()
-    most, unreadable = yield from most_shards(shards)
+    before = yield from known(shards)
     found: list[Candidate] = []
     unowned = 0
-    keys = plan.sweep_shards(shards, most)
+    keys = plan.sweep_shards(shards, before.shards)
     first = turn % len(keys)
     for shard in keys[first:] + keys[:first]:
         cursor: Item | None = None
@@ -113,6 +122,8 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
             if cursor is None:
                 break
     everybody = yield from members()
-    fleet = plan.summary(everybody.members, unowned=unowned, shards=most, now_ms=began.wall_ms)
+    fleet = plan.summary(
+        everybody.members, unowned=unowned, shards=before.shards, now_ms=began.wall_ms, before=before.fleet
+    )
     yield from write(membership.summarise(fleet))
-    return Sweep(tuple(found), fleet, everybody.members, (*unreadable, *everybody.malformed))
+    return Sweep(tuple(found), fleet, everybody.members, (*before.malformed, *everybody.malformed))

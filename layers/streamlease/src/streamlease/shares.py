@@ -1,0 +1,208 @@
+"""How many connections each worker is to have: computed by whoever sweeps, from all members, and read by everybody
+(design §5, §6). Pure.
+
+Weights are whole numbers: a connection weighs 1, and more where it carries much; what a worker weighs beyond the number
+of its connections, it says in its heartbeat's load (`EXTRA`), and how much of a share it can bear (`PACE`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from streamlease.model import Member, MemberState, Shares
+
+EXTRA = "extra"
+PACE = "pace"
+WHOLE_PACE, HALF_PACE, NO_PACE = 100, 50, 0
+"""Per cent of a share: well; slow; to be relieved of everything."""
+LATELY_MS = 15_000
+"""A count of the whole that is younger than this, and somewhat, is not yet replaced by a smaller one."""
+STUBBORN_MS = 30_000
+"""What nobody has taken for so long, though there was room, is not to be taken: unreadable, or put off."""
+CALM_MS = 60_000
+"""After the last worker of an older generation has gone, so long nothing is moved for balance."""
+SETTLED_MS = 10_000
+"""After any burial, likewise."""
+LONGEST_DEPLOYMENT_MS = 15 * 60_000
+"""Two generations side by side for longer are no deployment, and the newer balances as any fleet does."""
+
+
+def rank(worker_id: str) -> int:
+    """Where a share has a remainder, workers of low rank have one more. It never changes, so that nothing moves for
+    its sake."""
+    return crc32(worker_id.encode())
+
+
+def silent(member: Member, *, now_ms: int) -> bool:
+    """Whether it has missed two heartbeats: it may be dead, and nothing is to wait for its taking its share. By its own
+    lease, since workers of another mode have another. (Members of an earlier release do not say theirs.)"""
+    return member.lease_expires_at_ms < now_ms + member.lease_ms // 3
+
+
+def weight(member: Member) -> int:
+    extra = member.load.get(EXTRA)
+    return member.owned + (extra if isinstance(extra, int) and extra > 0 else 0)
+
+
+def pace(member: Member) -> int:
+    found = member.load.get(PACE)
+    return found if isinstance(found, int) and NO_PACE <= found <= WHOLE_PACE else WHOLE_PACE
+
+
+def target(shares: Shares, worker_id: str, *, own_pace: int = WHOLE_PACE) -> int:
+    """What a worker is to weigh in the end. The targets of all that count add up to the whole."""
+    if own_pace == NO_PACE and not shares.all_unwell:
+        return 0
+    own_pace = WHOLE_PACE if shares.all_unwell else own_pace
+    return shares.level * own_pace // WHOLE_PACE + (rank(worker_id) < shares.one_more_below)
+
+
+def too_many(shares: Shares, worker_id: str, *, weighs: int, own_pace: int = WHOLE_PACE, band: int = 0) -> int:
+    """How much a worker that weighs `weighs` is to give up for the sake of others. 0: it is to rest.
+
+    At rest nobody that is well has more than one above another. Nothing is given up while nobody lacks anything, while
+    what nobody owns would fill what is lacking (orphans come first), and while others come or go.
+    `band`: so much above its share is let be, for weights that are measured and waver.
+    """
+    if not shares.movable or shares.lacking <= 0:
+        return 0
+    own = target(shares, worker_id, own_pace=own_pace)
+    level = own - (rank(worker_id) < shares.one_more_below)
+    most = level + (shares.one_more_below > 0 and own_pace != NO_PACE)
+    if weighs > most + band or (shares.short and weighs > own + band):
+        return weighs - own
+    return 0
+
+
+def divide(
+    members: Collection[Member], *, unowned: int, before: Shares | None, before_ms: int, now_ms: int
+) -> Shares | None:
+    """None: nobody is there to share. `before`: what the summary of `before_ms` said."""
+    if not 0 <= now_ms - before_ms < LATELY_MS:
+        before = None
+    running = [m for m in members if m.state is MemberState.LIVE and m.lease_expires_at_ms >= now_ms]
+    able = [m for m in running if not silent(m, now_ms=now_ms)] or running
+    if not able:
+        return None
+    leaving = sum(weight(m) for m in members if m.state is MemberState.DRAINING and m.lease_expires_at_ms >= now_ms)
+    counting = _counting(able, leaving + unowned)
+    generation = min(m.generation for m in counting)
+    if before is not None and before.generation != generation:
+        before = None  # it was about others
+    patience = _Patience.of(before, unowned, room=_room(counting), now_ms=now_ms)
+    waiting = max(0, unowned - patience.stubborn)
+    whole = to_share(counting, leaving=leaving, waiting=waiting)
+    whole_at_ms = now_ms
+    lately_ms = LATELY_MS + max(m.lease_ms for m in counting) // 3
+    if before is not None and before.whole > whole and now_ms - before.whole_at_ms < lately_ms:
+        whole, whole_at_ms = before.whole, before.whole_at_ms
+    all_unwell = all(pace(m) == NO_PACE for m in counting)
+    level, one_more_below = _fill(counting, whole, all_unwell=all_unwell)
+    found = Shares(
+        generation=generation,
+        level=level,
+        one_more_below=one_more_below,
+        whole=whole,
+        whole_at_ms=whole_at_ms,
+        stubborn=patience.stubborn,
+        least_unowned=patience.least,
+        least_since_ms=patience.since_ms,
+        movable=_calm(members, running, now_ms=now_ms),
+        all_unwell=all_unwell,
+    )
+    return _with_lacking(found, counting, waiting)
+
+
+def to_share(counting: Sequence[Member], *, leaving: int, waiting: int) -> int:
+    """What those who count have, what others are giving up, and what waits for an owner: a cold fleet would else have a
+    share of nothing."""
+    return sum(weight(m) for m in counting) + leaving + waiting
+
+
+def _counting(able: Sequence[Member], more: int) -> list[Member]:
+    """Those of the newest generation, and of older ones only where the newer have no room for all that is theirs or may
+    become it."""
+    counting: list[Member] = []
+    for generation in sorted({m.generation for m in able}, reverse=True):
+        counting += [m for m in able if m.generation == generation]
+        if sum(m.capacity - m.owned for m in counting) >= more and any(m.capacity > m.owned for m in counting):
+            break
+    return counting
+
+
+def _room(counting: Sequence[Member]) -> int:
+    return sum(max(0, m.capacity - m.owned) for m in counting)
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How much of what is unowned nobody can take. The least that was unowned within a whole window of time is it."""
+
+    stubborn: int
+    least: int
+    since_ms: int
+
+    @staticmethod
+    def of(before: Shares | None, unowned: int, *, room: int, now_ms: int) -> "_Patience":
+        if before is None or room < unowned:
+            return _Patience(0, unowned, now_ms)
+        stubborn, least = min(before.stubborn, unowned), min(before.least_unowned, unowned)
+        if now_ms - before.least_since_ms < STUBBORN_MS:
+            return _Patience(stubborn, least, before.least_since_ms)
+        return _Patience(least, unowned, now_ms)
+
+
+def _fill(counting: Sequence[Member], whole: int, *, all_unwell: bool) -> tuple[int, int]:
+    """The level that each may be filled to, and the rank below which there is one more, so that all of it fits exactly,
+    as far as capacities allow."""
+
+    def held(member: Member, level: int) -> int:
+        own_pace = WHOLE_PACE if all_unwell else pace(member)
+        return min(member.capacity + weight(member) - member.owned, level * own_pace // WHOLE_PACE)
+
+    low, high = 0, max(whole, 0)
+    if sum(held(m, high) for m in counting) < whole:
+        # Slow workers, or too little capacity: look further up, but not for ever.
+        high = max(2 * high, max(m.capacity + weight(m) for m in counting))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(held(m, middle) for m in counting) <= whole:
+            low = middle
+        else:
+            high = middle - 1
+    rest = whole - sum(held(m, low) for m in counting)
+    more = sorted(
+        rank(m.worker_id)
+        for m in counting
+        if (all_unwell or pace(m) > NO_PACE) and m.capacity + weight(m) - m.owned > held(m, low)
+    )
+    if rest <= 0 or not more:
+        return low, 0
+    return low, more[min(rest, len(more)) - 1] + 1
+
+
+def _calm(members: Collection[Member], running: Sequence[Member], *, now_ms: int) -> bool:
+    """Whether nobody comes by a deployment, or goes: those whose connections move anyway must not move twice."""
+    newest = max(m.generation for m in running)
+    began_ms = min(m.started_at_ms for m in running if m.generation == newest)
+    deploying = now_ms - began_ms < LONGEST_DEPLOYMENT_MS
+    for member in members:
+        alive = member.state in (MemberState.LIVE, MemberState.DRAINING)
+        age_ms = now_ms - (member.buried_at_ms or 0)
+        if alive and (member.state is MemberState.DRAINING or silent(member, now_ms=now_ms)):
+            return False
+        if not alive and 0 <= age_ms < SETTLED_MS:
+            return False
+        if deploying and member.generation < newest and (alive or 0 <= age_ms < CALM_MS):
+            return False
+    return True
+
+
+def _with_lacking(found: Shares, counting: Sequence[Member], waiting: int) -> Shares:
+    lacking, short = -waiting, False
+    for member in counting:
+        own = min(target(found, member.worker_id, own_pace=pace(member)), member.capacity)
+        own_level = own - (rank(member.worker_id) < found.one_more_below)
+        lacking += max(0, own - weight(member))
+        short = short or weight(member) < own_level
+    return replace(found, lacking=max(0, lacking), short=short)
