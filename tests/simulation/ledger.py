@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from streamlease.errors import Malformed
 from streamlease.flow import Request
 from streamlease.write import Delete, Put, Update
 from tests.simulation.kernel import Kernel
@@ -27,6 +28,8 @@ class Ledger:
     faults: dict[int, str] = field(default_factory=dict)
     """Planned entries that have hit something, by their number in the plan, and how. Each counts once."""
     counts: Counter[str] = field(default_factory=Counter)
+    reported: Counter[str] = field(default_factory=Counter)
+    """Items that could not be read, by what they are called, and how often somebody met one."""
     story: list[Line] = field(default_factory=list)
 
     def hit(self, kind: str, detail: str, who: str, cause: int) -> None:
@@ -42,6 +45,10 @@ class Ledger:
 
     def count(self, what: str, amount: int = 1) -> None:
         self.counts[what] += amount
+
+    def report(self, problem: Malformed) -> None:
+        """Somebody met an item that cannot be read; where it says so is the shells' business."""
+        self.reported[problem.where] += 1
 
     def say(self, who: str, what: str, connection_id: str = "") -> None:
         if self.tells:

@@ -81,5 +81,7 @@ class ReconcileSchedule:
     def _after(self, outcome: object) -> None:
         if isinstance(outcome, Report):
             self.completed += outcome.complete
+            for problem in outcome.malformed:
+                self.network.ledger.report(problem)
         elif isinstance(outcome, Fault | Malformed):
             self.network.ledger.count("reconcile_failed")

@@ -135,6 +135,14 @@ class Store:
         table = self.tables[scan.table]
         return self._page([table[key] for key in sorted(table)], scan.cursor, scan.limit)
 
+    def plant(self, table: Table, item: Item) -> None:
+        """Somebody writes an item by hand, past every rule: nobody is asked, and no checker looks at it."""
+        key = tuple(str(item[name]) for name in KEY_ATTRIBUTES[table])
+        before = self.tables[table].get(key)
+        self.tables[table][key] = item
+        if table is Table.CONNECTIONS:
+            self._index(key[0], before, item)
+
     # --- what the checkers look at ---
 
     def connection(self, connection_id: str) -> Item | None:

@@ -66,7 +66,6 @@ class StreamFunction:
     clock: Clock
     trouble: Trouble = field(default_factory=Trouble)
     invocations: int = 0
-    malformed: int = 0
     _lines: dict[str, deque[_Record]] = field(default_factory=dict)
     _draws: Random = field(init=False)
 
@@ -107,7 +106,7 @@ class StreamFunction:
     def _after(self, line: deque[_Record], outcome: object) -> None:
         record = line[0]
         if isinstance(outcome, Malformed):
-            self.malformed += 1
+            self.network.ledger.report(outcome)
         if isinstance(outcome, Fault) and self._again(record):
             record.tries += 1
             self.kernel.after(min(60, 1 << record.tries) * S, lambda: self._invoke(line))

@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal
 
 from streamlease import plan
-from streamlease.errors import Fault, Malformed, Unreachable
+from streamlease.errors import Denied, Fault, Malformed, Unreachable
 from streamlease.feed.events import Finished, Report
 from streamlease.flow import Batch, Flow
 from streamlease.flow import SendOffers as SendRequest
@@ -350,9 +350,10 @@ class Worker:
                 self._nonces += 1
                 claimer = Claimer(self.worker_id, timing, self.mode)
                 flow = claim(connection_id, nonce=f"{self.worker_id}-{self._nonces}", claimer=claimer)
-                self._flow(flow, lambda o: se.ClaimAnswered(connection_id, o))  # type: ignore[arg-type]
+                self._flow(flow, lambda o: se.ClaimAnswered(connection_id, o), says=True)  # type: ignore[arg-type]
             case se.SweepNow(enough=enough, turn=turn):
-                self._flow(sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn), _swept)
+                flow4 = sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn)
+                self._flow(flow4, lambda found: se.Swept(found))  # type: ignore[arg-type]
             case se.Bury(members=members):
                 self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
             case se.ReadFleet():
@@ -405,10 +406,15 @@ class Worker:
     def _exit(self, why: str) -> None:
         self._loop.effect(lambda: self.crash(why))
 
-    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event]) -> None:
-        supervisor = self._supervisor
+    def _flow[T](self, flow: Flow[T], event: Callable[[object], se.Event], *, says: bool = False) -> None:
+        """`says`: the supervisor is told what could not be read; else, as in the real shell, that it was refused."""
+        supervisor, ledger = self._supervisor, self.world.network.ledger
 
         def done(outcome: object) -> None:
+            for problem in (outcome,) if isinstance(outcome, Malformed) else getattr(outcome, "malformed", ()):
+                ledger.report(problem)
+            if isinstance(outcome, Malformed) and not says:
+                outcome = Denied(str(outcome))
             if self._supervisor is supervisor:
                 self._supervise(event(outcome))
 
@@ -497,11 +503,5 @@ class Worker:
         self.world.network.ledger.say(self.worker_id or self.process.name, what, connection_id)
 
 
-def _swept(outcome: object) -> se.Event:
-    if isinstance(outcome, Malformed):
-        return se.Swept(Unreachable(str(outcome)))
-    return se.Swept(outcome)  # type: ignore[arg-type]
-
-
 def _looked(outcome: object) -> se.Event:
-    return se.LookedAgain(None if isinstance(outcome, Fault | Malformed) else outcome)  # type: ignore[arg-type]
+    return se.LookedAgain(None if isinstance(outcome, Fault) else outcome)  # type: ignore[arg-type]
