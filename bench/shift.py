@@ -13,7 +13,7 @@ from streamlease.lease import Claimed
 from streamlease.membership import Joined
 from streamlease.model import DesiredState, LeaseMode, Position, Status, StatusState
 from streamlease.timing import Instant, Timing
-from streamlease.write import Answer, Applied, Put, Update, Value, apply
+from streamlease.write import Answer, Applied, Item, Put, Update, Value, apply
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.keeper_events import (
     Acquired,
@@ -77,22 +77,31 @@ class Shift:
     ) -> None:
         """`positions` None: nothing advances, so that no checkpoint is written."""
         self._worker_id = worker_id
-        self._timing = timing
+        self.timing = timing
         self._positions = positions
         self._mono_s = 1_000.0
-        joined = Joined(timing.deadline_s(self._now()))
+        joined = Joined(timing.deadline_s(self.now()))
         self._keeper = Keeper(worker_id, timing=timing, mode=mode, joined=joined)
         self._sent: Sent | None = None
+        self.items: list[Item] = []
+        """The connections as they were claimed: what a store holds when the shift begins."""
         self._held = [self._claimed(number, mode) for number in connections]
         self._numbers = list(connections)
 
     def work(self, seconds: float) -> Sent:
+        self.begin()
+        return self.go_on(seconds)
+
+    def begin(self) -> None:
+        """Nothing of it is counted."""
         for claimed in self._held:
             self._do(Acquired(claimed))
             lease_ = claimed.lease
-            status = Status(StatusState.STREAMING, self._now().wall_ms)
+            status = Status(StatusState.STREAMING, self.now().wall_ms)
             self._do(StatusChanged(lease_.connection_id, lease_.epoch, status))
         self._live(WARM_UP_S)
+
+    def go_on(self, seconds: float) -> Sent:
         self._sent = Sent(seconds)
         self._live(seconds)
         return self._sent
@@ -111,28 +120,31 @@ class Shift:
             self._do(Tick())
 
     def _do(self, event: Event) -> None:
-        for command in self._keeper.handle(event, self._now()):
+        for command in self._keeper.handle(event, self.now()):
             self._carry_out(command)
 
     def _carry_out(self, command: Command) -> None:
         landed: Answer = Applied()
         match command:
-            case Renew(batch, attempts):
+            case Renew(attempts=attempts):
                 riding = sum(attempt.checkpoint is not None for attempt in attempts)
                 self._count("renewal with a checkpoint", riding)
                 self._count("renewal", len(attempts) - riding)
-                self._do(Answered(batch, self._now(), (landed,) * len(attempts)))
+                self._do(self._renew(command))
             case Save(batch, attempts) | Release(batch, attempts):
                 self._count("checkpoint of the item", len(attempts))
-                self._do(Answered(batch, self._now(), (landed,) * len(attempts)))
+                self._do(Answered(batch, self.now(), (landed,) * len(attempts)))
             case SavePages():
                 self._count_pages(command)
                 self._do(PagesAnswered(command.batch, (landed,) * len(command.pages)))
             case Heartbeat():
                 self._count("heartbeat", 1)
-                self._do(HeartbeatAnswered(self._now(), landed))
+                self._do(HeartbeatAnswered(self.now(), landed))
             case _:
                 pass
+
+    def _renew(self, command: Renew) -> Answered:
+        return Answered(command.batch, self.now(), (Applied(),) * len(command.attempts))
 
     def _count(self, kind: str, times: int) -> None:
         if self._sent is not None:
@@ -153,20 +165,20 @@ class Shift:
                 self._sent.samples.append(update)
 
     def _claimed(self, number: int, mode: LeaseMode) -> Claimed:
-        sent = self._now()
+        sent = self.now()
         connection_id = connection_named(number)
         item = apply(new_connection(connection_id), None)
         claim = lease.claim(
-            connection_id, worker_id=self._worker_id, nonce="n", sent=sent, timing=self._timing, mode=mode
+            connection_id, worker_id=self._worker_id, nonce="n", sent=sent, timing=self.timing, mode=mode
         )
-        outcome = lease.claimed(
-            Applied(apply(claim, item)), worker_id=self._worker_id, nonce="n", sent=sent, timing=self._timing
-        )
+        answer = Applied(apply(claim, item))
+        outcome = lease.claimed(answer, worker_id=self._worker_id, nonce="n", sent=sent, timing=self.timing)
         if not isinstance(outcome, Claimed):
             raise TypeError(f"the claim of {connection_id} came to {outcome}")
+        self.items += [answer.item] if answer.item else []
         return outcome
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         return Instant(self._mono_s, BEGAN_MS + round(self._mono_s * 1_000))
 
 
