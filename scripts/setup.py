@@ -2,7 +2,7 @@
 """Makes the environments the project runs in, and does nothing where they are up to date.
 
 Usage: python3 scripts/setup.py [main|emulator|relay|sam|dynalite ...]   (all of them when none is named)
-       python3 scripts/setup.py bench                                    (what the benches compare with, and draw with)
+       python3 scripts/setup.py bench|mutants                            (what the benches, and `make mutants`, need)
        python3 scripts/setup.py lock [--upgrade]                        (renew the locks they are made from)
 
 Needs only Python 3.9 and the registries. Every environment is known by a hash of what it is made from; the hash is
@@ -35,9 +35,10 @@ ENVIRONMENTS = {
     "relay": LOCAL / "envs/relay",
     "sam": LOCAL / "envs/sam",
     "bench": LOCAL / "envs/bench",
+    "mutants": LOCAL / "envs/mutants",
 }
-ON_DEMAND = ("bench",)
-"""Made only where it is named: nothing but the benches needs it."""
+ON_DEMAND = ("bench", "mutants")
+"""Made only where they are named: nothing but the benches and `make mutants` needs them."""
 # What the project runs of each: an environment without it is no environment, whatever its stamp says.
 PROGRAMS = {
     "main": ("python", "streamlease", "pytest"),
@@ -45,9 +46,10 @@ PROGRAMS = {
     "relay": ("python", "nostr-relay"),
     "sam": ("python", "sam", "cfn-lint"),
     "bench": ("python",),
+    "mutants": ("python", "mutmut"),
 }
 DYNALITE = "dynalite"
-LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "bench", "uv")
+LOCKS = ("main", "worker", "build", "emulator", "relay", "sam", "bench", "mutants", "uv")
 
 
 class SetupError(Exception):

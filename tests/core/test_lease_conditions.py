@@ -98,6 +98,10 @@ CASES: list[tuple[str, Callable[[], Write], Mapping[str, Any] | None, list[Chang
             {"not_before_ms": "soon"},
             {"lease_epoch": "7"},
             {"lease_epoch": None},
+            {"spec_version": "3"},
+            {"spec": None},
+            {"upstream_url": None},
+            {"lease_expires_at_ms": NOW_MS // 1000},
         ],
     ),
     (
@@ -114,6 +118,10 @@ CASES: list[tuple[str, Callable[[], Write], Mapping[str, Any] | None, list[Chang
             {"checkpoint_no": None},
             {"not_before_ms": NOW_MS},
             {"lease_epoch": "7"},
+            {"spec_version": "3"},
+            {"spec": None},
+            {"upstream_url": None},
+            {"lease_expires_at_ms": NOW_MS // 1000},
         ],
     ),
     (
