@@ -98,6 +98,7 @@ def test_what_does_not_fit_together_is_refused_by_name(
             ["t", "arn:aws:sqs:eu-west-1:000000000000:q"],
         ),
         ("EgressGroup", ["default", "eu.1"], ["", "a b", "a" * 65]),
+        ("AllowAddresses", ["", "private, 203.0.113.0/24", "fd00:1::/64"], ["*", "upstream.example;", "a" * 1001]),
         ("WorkerMemory", ["512", "122880"], ["0", "1GB", "50"]),
     ],
 )

@@ -22,6 +22,7 @@ CONTRACT = {
     "STREAMLEASE_SHARDS": "Shards",
     "STREAMLEASE_CAPACITY": "WorkerCapacity",
     "STREAMLEASE_EGRESS_GROUP": "EgressGroup",
+    "STREAMLEASE_ALLOW_ADDRESSES": "AllowAddresses",
 }
 
 

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
-from streamlease.feed.events import Closed, Dial
+from streamlease.feed.events import Closed, Dial, Fetch, Fetched
+from streamlease_worker.fetch import Unfetched
 from streamlease_worker.transport import Socket, SocketEnded
 
 
@@ -73,6 +75,18 @@ class FakeTransport:
         self.sockets: list[FakeSocket] = []
         self.dials: list[Dial] = []
         self.hangs = False
+        self.calls: list[Fetch] = []
+        self.fetched: list[Fetched | Unfetched] = []
+        """What calls meet in turn, the last of them for ever; nothing but silence where there is none."""
+
+    async def fetch(self, call: Fetch) -> Fetched:
+        self.calls.append(call)
+        if not self.fetched:
+            await asyncio.Event().wait()
+        answer = self.fetched.pop(0) if len(self.fetched) > 1 else self.fetched[0]
+        if isinstance(answer, Unfetched):
+            raise answer
+        return replace(answer, socket=call.socket)
 
     async def dial(self, dial: Dial) -> Socket:
         self.dials.append(dial)

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 import pytest
@@ -89,7 +89,7 @@ def started(feeds: Callable[[Connection], Feed], *, stop: bool = False) -> Runne
     return run(main())
 
 
-async def _no_secrets(_: object) -> dict[str, str]:
+async def _no_secrets(references: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
     return {}
 
 

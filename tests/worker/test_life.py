@@ -23,6 +23,7 @@ from streamlease.settings import Settings, settings
 from streamlease.timing import Timing
 from streamlease.write import Always, Item, Put, Table, Update
 from streamlease_worker import run as run_module
+from streamlease_worker.addresses import allowed
 from streamlease_worker.clock_reader import WatchedClock
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.equipment import Equipment
@@ -85,7 +86,9 @@ class Bench:
     def equipment(self, sink: MemorySink) -> Equipment:
         object.__setattr__(self.settings, "timing", self.timing)
         return Equipment(
-            configuration=Configuration(self.settings, 10, 0, 10, "null", str(self.health_file), "INFO"),
+            configuration=Configuration(
+                self.settings, 10, 0, 10, "null", allowed("loopback"), str(self.health_file), "INFO"
+            ),
             place=Place("host", ""),
             renewals=self.perform,
             work=self.perform,

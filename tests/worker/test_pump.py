@@ -25,7 +25,7 @@ class Bench:
 
     def put(self, count: int) -> None:
         for number in range(1, count + 1):
-            self.pending.put(number, b"x%d" % number)
+            self.pending.put(number, b"x%d" % number, 0)
 
 
 def in_time(scenario: Callable[[], Coroutine[object, object, None]]) -> Callable[[], None]:
@@ -138,10 +138,10 @@ async def test_closed_it_goes_on_trying_at_the_same_pace() -> None:
 async def test_it_lingers_for_fuller_batches_where_the_sink_asks_for_it_but_not_once_closed() -> None:
     bench = Bench(Limits(most_lines=100, most_bytes=10_000, linger_s=0.5))
     for number in range(1, 11):
-        bench.pending.put(number, b"x")
+        bench.pending.put(number, b"x", 0)
         await asyncio.sleep(0.1)
     assert bench.sink.attempts <= 3
-    bench.pending.put(11, b"x")
+    bench.pending.put(11, b"x", 0)
     at_s = asyncio.get_running_loop().time()
     bench.pump.close()
     await bench.running

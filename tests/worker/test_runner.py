@@ -75,7 +75,7 @@ class Bench:
         )
         self.running = asyncio.create_task(self.runner.run())
 
-    async def _secrets(self, references: Iterable[str]) -> dict[str, str]:
+    async def _secrets(self, references: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
         for reference in references:
             if reference not in self._known:
                 raise missing(reference)

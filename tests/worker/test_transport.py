@@ -18,7 +18,11 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from streamlease.feed.events import Closed, Dial
+from streamlease_worker.addresses import allowed
+from streamlease_worker.routes import Routes
 from streamlease_worker.transport import Socket, SocketEnded, WebSockets
+
+LOOPBACK = allowed("loopback")
 
 type Handler = Callable[[ServerConnection], Awaitable[None]]
 
@@ -59,7 +63,7 @@ async def raw(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awa
 async def refused(url: str, **options: object) -> Closed:
     """How dialling `url` fails."""
     with pytest.raises(SocketEnded) as ended:
-        await WebSockets().dial(Dial(url, **options))  # type: ignore[arg-type]
+        await WebSockets(Routes(LOOPBACK)).dial(Dial(url, **options))  # type: ignore[arg-type]
     return ended.value.closed
 
 
@@ -93,7 +97,7 @@ async def test_messages_go_both_ways_with_headers_and_subprotocol() -> None:
         await _echo(connection)
 
     async with upstream(handler, subprotocols=["v2"]) as url:
-        socket = await WebSockets().dial(Dial(url, headers={"X-Key": "k"}, subprotocols=("v2",)))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url, headers={"X-Key": "k"}, subprotocols=("v2",)))
         await socket.send("ünï")
         assert await socket.recv() == "ünï"
         await socket.close(1000, "done")
@@ -109,7 +113,7 @@ async def test_messages_go_both_ways_with_headers_and_subprotocol() -> None:
 @on_loopback
 async def test_a_ping_is_answered_and_the_socket_sends_none_of_its_own() -> None:
     async with upstream(_silent) as url:
-        socket = await WebSockets().dial(Dial(url))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
         ponged = asyncio.Event()
         await socket.ping(ponged.set)
         await ponged.wait()
@@ -122,9 +126,9 @@ async def test_calls_on_a_socket_that_is_gone_are_quiet_and_reading_tells() -> N
         await connection.close(1008, "policy")
 
     async with upstream(handler) as url:
-        socket = await WebSockets().dial(Dial(url))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
         closed = await end_of(socket)
-        assert closed == Closed("the upstream closed with 1008: policy", code=1008)
+        assert closed == Closed("the upstream closed with 1008: policy", code=1008, reason="policy")
         await socket.send("x")
         await socket.ping(lambda: pytest.fail("nobody answers"))
         await socket.close(1000, "")
@@ -134,7 +138,7 @@ async def test_calls_on_a_socket_that_is_gone_are_quiet_and_reading_tells() -> N
 @on_loopback
 async def test_an_abort_drops_it_at_once() -> None:
     async with upstream(_silent) as url:
-        socket = await WebSockets().dial(Dial(url))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
         socket.abort()
         assert (await end_of(socket)).code == 1006
 
@@ -151,7 +155,7 @@ async def test_not_reading_reaches_the_upstream() -> None:
                 sent += 1
 
     async with upstream(handler) as url:
-        socket = await WebSockets().dial(Dial(url))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
         stalled, before = 0, -1
         while stalled < 20:
             stalled = stalled + 1 if sent == before else 0
@@ -174,7 +178,7 @@ async def test_20_mb_are_refused_before_they_are_in_memory() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        socket = await WebSockets().dial(Dial(url))
+        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
         closed = await end_of(socket)
     assert closed == Closed("the upstream sent a message of more than 1,048,576 bytes", code=1009)
 
@@ -186,7 +190,7 @@ async def test_invalid_utf8_is_named() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets().dial(Dial(url)))
+        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
     assert closed == Closed("the upstream sent text that is not UTF-8", code=1007)
 
 
@@ -197,7 +201,7 @@ async def test_a_broken_protocol_is_named() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets().dial(Dial(url)))
+        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
     assert closed.code == 1002
     assert closed.error.startswith("the upstream broke the WebSocket protocol")
 
@@ -208,7 +212,7 @@ async def test_a_lost_socket_is_told_from_a_closed_one() -> None:
         connection.transport.abort()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets().dial(Dial(url)))
+        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
     assert closed.code == 1006
     assert closed.error.startswith("the socket was lost without a close frame")
 
@@ -332,7 +336,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
         assert "showed a TLS certificate that cannot be trusted" in (await refused(secure)).error
         trusting = ssl.create_default_context(cafile=str(certificate))
         trusting.check_hostname = False
-        socket = await WebSockets(trusting).dial(Dial(secure))
+        socket = await WebSockets(Routes(LOOPBACK, context=lambda: trusting)).dial(Dial(secure))
         await socket.close(1000, "")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamlease.settings import Settings, optional_text, settings, whole
+from streamlease_worker.addresses import ALLOW_VARIABLE, Allowed, allowed
 from streamlease_worker.sinks.choose import SINK_VARIABLE
 
 CAPACITY_VARIABLE = "STREAMLEASE_CAPACITY"
@@ -27,6 +28,8 @@ class Configuration:
     stop_timeout_s: int
     """From SIGTERM until the platform kills it."""
     sink: str
+    allowed: Allowed
+    """Addresses that connections may go to beside public ones."""
     health_file: str | None
     log_level: str
 
@@ -39,6 +42,7 @@ def configuration(environment: Mapping[str, str]) -> Configuration:
         generation=whole(environment, GENERATION_VARIABLE, default=0, least=0),
         stop_timeout_s=whole(environment, STOP_TIMEOUT_VARIABLE, default=STOP_TIMEOUT_S, least=1, most=3_600),
         sink=optional_text(environment, SINK_VARIABLE) or "kinesis",
+        allowed=allowed(optional_text(environment, ALLOW_VARIABLE)),
         health_file=optional_text(environment, HEALTH_FILE_VARIABLE),
         log_level=optional_text(environment, LOG_LEVEL_VARIABLE) or "INFO",
     )

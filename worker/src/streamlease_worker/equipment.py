@@ -13,6 +13,7 @@ from streamlease_worker.clock_reader import WatchedClock, metadata_reader
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.identity import Place
 from streamlease_worker.offers_queue import open_queue_client
+from streamlease_worker.routes import Routes
 from streamlease_worker.secrets import Secrets
 from streamlease_worker.sinks.base import Sink
 from streamlease_worker.sinks.choose import open_sink
@@ -60,7 +61,7 @@ def equip(configuration: Configuration, environment: Mapping[str, str], place: P
         queue=queue,
         clock=clock,
         sink=open_sink(configuration.sink, settings),
-        transport=WebSockets(),
+        transport=WebSockets(Routes(configuration.allowed, environment=environment)),
         secrets=Secrets(environment),
         threads=ThreadPoolExecutor(THREADS, thread_name_prefix="work"),
     )

@@ -144,5 +144,10 @@ class Life:
             await asyncio.sleep(COUNT_EVERY_S)
             counts = dict(self._around.counts)
             self._around.counts.clear()
-            pending_bytes = self._around.budget.used_bytes
-            self._log.info("counts", owned=self._shell.owned, pending_bytes=pending_bytes, **counts)
+            budget = self._around.budget
+            stands = {
+                "pending_bytes": budget.used_bytes,
+                "lag_ms": budget.lag_ms(self._around.wall_ms()),
+                "stalled": budget.stalled,
+            }
+            self._log.info("counts", owned=self._shell.owned, **stands, **counts)

@@ -1,7 +1,8 @@
 """What is read and not yet durable: bounded per connection and per worker (invariant 7). When full, reading stops."""
 
-import asyncio
 from collections import deque
+
+from streamlease_worker.gate import Gate
 
 MOST_LINES = 5_000
 MOST_BYTES = 4 << 20
@@ -16,10 +17,22 @@ class Budget:
     def __init__(self, limit_bytes: int = MOST_BYTES_OF_ALL) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
+        self.waiting: set[Pending] = set()
+        """Those that have something pending."""
 
     @property
     def exhausted(self) -> bool:
         return self.used_bytes >= self.limit_bytes
+
+    def lag_ms(self, now_ms: int) -> int:
+        """How long the oldest of all that is pending has waited to be durable; 0 where nothing waits."""
+        oldest = [at_ms for pending in self.waiting if (at_ms := pending.oldest_ms) is not None]
+        return max(0, now_ms - min(oldest)) if oldest else 0
+
+    @property
+    def stalled(self) -> int:
+        """How many connections are not read, since what was read of them is not durable yet."""
+        return sum(not pending.room.is_set() for pending in self.waiting)
 
 
 class Pending:
@@ -29,14 +42,13 @@ class Pending:
         self._budget = budget
         self._most_lines = most_lines
         self._most_bytes = most_bytes
-        self._lines: deque[tuple[int, bytes]] = deque()
+        self._lines: deque[tuple[int, bytes, int]] = deque()
         self._bytes = 0
         self._taken = 0
         self._closed = False
-        self._changed = asyncio.Event()
-        self.room = asyncio.Event()
+        self._changed = Gate()
+        self.room = Gate(is_set=True)
         """Set while there is room to read more."""
-        self.room.set()
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -47,10 +59,17 @@ class Pending:
         own = len(self._lines) >= self._most_lines or self._bytes >= self._most_bytes
         return own or (self._budget.exhausted and bool(self._lines))
 
-    def put(self, number: int, line: bytes) -> None:
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest that waits was received (wall clock); None where nothing waits."""
+        return self._lines[0][2] if self._lines else None
+
+    def put(self, number: int, line: bytes, received_at_ms: int) -> None:
         """Never refuses: whoever reads stops reading when `full`."""
         cost = len(line) + LINE_COST
-        self._lines.append((number, line))
+        if not self._lines:
+            self._budget.waiting.add(self)
+        self._lines.append((number, line, received_at_ms))
         self._bytes += cost
         self._budget.used_bytes += cost
         if self.full:
@@ -66,7 +85,7 @@ class Pending:
             await self._changed.wait()
         taken: list[bytes] = []
         size = 0
-        for _, line in self._lines:
+        for _, line, _ in self._lines:
             size += len(line) + 1
             if taken and (len(taken) >= most_lines or size > most_bytes):
                 break
@@ -78,9 +97,11 @@ class Pending:
         """What `some` gave last is durable. Returns its last delivery number."""
         number = 0
         for _ in range(self._taken):
-            number, line = self._lines.popleft()
+            number, line, _ = self._lines.popleft()
             self._free(line)
         self._taken = 0
+        if not self._lines:
+            self._budget.waiting.discard(self)
         half = len(self._lines) <= self._most_lines // 2 and self._bytes <= self._most_bytes // 2
         if half and not (self._budget.exhausted and self._lines):
             self.room.set()
@@ -93,9 +114,10 @@ class Pending:
 
     def abandon(self) -> None:
         """Drop what is there. It was acknowledged to nobody."""
-        for _, line in self._lines:
+        for _, line, _ in self._lines:
             self._free(line)
         self._lines.clear()
+        self._budget.waiting.discard(self)
         self._taken = 0
         self.close()
         self.room.set()

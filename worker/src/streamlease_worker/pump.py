@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable
 
 from streamlease_worker.fence import Fence, Fenced
+from streamlease_worker.gate import Gate
 from streamlease_worker.jitter import backoff_s
 from streamlease_worker.log import Log
 from streamlease_worker.pending import Pending
@@ -25,8 +26,8 @@ class Pump:
         self._fence = fence
         self._acknowledged = acknowledged
         self._log = log
-        self._closed = asyncio.Event()
-        self._abandoned = asyncio.Event()
+        self._closed = Gate()
+        self._abandoned = Gate()
 
     async def run(self) -> Fenced | SinkFault | None:
         """None: all is durable that was put before the pending was closed, or what is left was abandoned. Otherwise why
@@ -75,6 +76,6 @@ class Pump:
         return False
 
 
-async def _wait(wait_s: float, *, unless: asyncio.Event) -> None:
+async def _wait(wait_s: float, *, unless: Gate) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(unless.wait(), wait_s)

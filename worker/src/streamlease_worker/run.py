@@ -1,13 +1,13 @@
 """One worker process: it begins, lives once or more often, and ends."""
 
 import asyncio
-import asyncio.sslproto
 import signal
 from collections.abc import Callable
 
 from streamlease.errors import Fault
 from streamlease.flow import Flow, run
 from streamlease.membership import Joined
+from streamlease_worker import tls
 from streamlease_worker.equipment import Equipment
 from streamlease_worker.identity import new_worker_id
 from streamlease_worker.jitter import backoff_s
@@ -18,9 +18,6 @@ from streamlease_worker.offers_queue import OffersQueue
 from streamlease_worker.supervisor_events import Exit
 
 BEGIN_WITHIN_S = 60.0
-TLS_BUFFER_BYTES = 32 << 10
-"""Of each TLS connection, in place of 256 KiB: most of what an idle one weighs."""
-
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -59,7 +56,7 @@ class Signals:
 async def work(equipment: Equipment) -> Exit:
     """Until it is drained; under a new id where the fleet took the last one for dead. Raises Fault where it cannot even
     begin."""
-    asyncio.sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+    tls.lighten()
     signals = Signals()
     equipment.clock.start()
     try:

@@ -6,12 +6,14 @@ stops while the keepalive goes on.
 """
 
 import asyncio
+import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from streamlease import envelope
+from streamlease.feed.computed import Moment
 from streamlease.feed.events import (
     Acknowledged,
     Advance,
@@ -21,8 +23,10 @@ from streamlease.feed.events import (
     Deliver,
     Dial,
     Event,
+    Fetch,
     Finished,
     Ping,
+    Record,
     Report,
     Send,
     StopRequested,
@@ -33,15 +37,23 @@ from streamlease.feed.feed import Feed
 from streamlease.feed.machine import Machine
 from streamlease.feed.secrets import references
 from streamlease.model import Position, StatusState
+from streamlease_worker.call import Call
 from streamlease_worker.fence import Fence, Fenced
 from streamlease_worker.log import Log
 from streamlease_worker.pending import Budget, Pending
 from streamlease_worker.pump import Pump
 from streamlease_worker.sinks.base import Sink, SinkFault
+from streamlease_worker.tokens import sign_token
 from streamlease_worker.transport import Transport
 from streamlease_worker.wire import Wire
 
 type Outcome = Literal["stopped", "fatal", "yielded", "quarantined", "crashed", "fenced"]
+
+
+class AnySecrets(Protocol):
+    """Looks any secrets up. Raises SecretError."""
+
+    async def __call__(self, references: Iterable[str], *, fresh: bool = False) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,7 @@ class Surroundings:
 
     transport: Transport
     sink: Sink
-    secrets: Callable[[Iterable[str]], Awaitable[Mapping[str, str]]]
+    secrets: AnySecrets
     wall_ms: Callable[[], int]
     draw: Callable[[], float]
     """Uniform in [0, 1)."""
@@ -91,8 +103,10 @@ class Runner:
         self._references = references(feed)
         self._pending = Pending(around.budget)
         self._pump = Pump(self._pending, around.sink, fence, acknowledged=self._acknowledged, log=log)
-        self._wire: Wire | None = None
-        self._wires: set[asyncio.Task[None]] = set()
+        self._dials: dict[int, Wire | Call] = {}
+        """What is under way or open, by the number of its dial."""
+        self._newest = 0
+        self._following: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[tuple[Outcome, str]] = self._loop.create_future()
@@ -100,7 +114,7 @@ class Runner:
     async def run(self) -> Ended:
         """Returns when the socket is closed and every sink attempt has ended. Raises nothing but cancellation."""
         pumping = asyncio.create_task(self._pump.run())
-        self._do(lambda: self._machine.start(self._loop.time()))
+        self._start()
         either: set[asyncio.Future[Any]] = {self._finished, pumping}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         refusal = _result(pumping) if pumping.done() else None
@@ -136,24 +150,34 @@ class Runner:
     # --- events and commands ----------------------------------------------------------------------------------------
 
     def _happened(self, event: Event) -> None:
-        self._do(lambda: self._machine.handle(event, self._loop.time(), self._around.draw()))
-
-    def _do(self, step: Callable[[], list[Command]]) -> None:
-        if self._finished.done() and self._finished.result()[0] == "crashed":
+        if self._crashed():
             return
         try:
-            for command in step():
-                self._carry_out(command)
+            for command in self._machine.handle(event, self._loop.time(), self._around.draw()):
+                if type(command) is Deliver:  # most of them
+                    self._deliver(command)
+                else:
+                    self._carry_out(command)
         except Exception as error:  # noqa: BLE001  # a bug in a machine or an adapter ends its own connection alone
-            self._log.crashed("runner_crashed", error)
-            self._finish("crashed", f"a fault in this connection's code ({type(error).__name__})")
+            self._crash("code", error)
+
+    def _start(self) -> None:
+        try:
+            for command in self._machine.start(self._loop.time()):
+                self._carry_out(command)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._crash("code", error)
+
+    def _deliver(self, command: Deliver) -> None:
+        fence, pending = self._fence, self._pending
+        for each in command.deliveries:
+            at_ms = each.received_at_ms if type(each) is Record else self._around.wall_ms()
+            pending.put(each.number, envelope.encode(fence.connection_id, fence.epoch, each), at_ms)
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Deliver(deliveries):
-                fence = self._fence
-                for each in deliveries:
-                    self._pending.put(each.number, envelope.encode(fence.connection_id, fence.epoch, each))
+            case Deliver():
+                self._deliver(command)
             case Advance(position):
                 self._told = position
                 self._advanced(position)
@@ -162,20 +186,28 @@ class Runner:
             case WakeAt(at_s):
                 self._sleep_no_more()
                 self._timer = self._loop.call_at(at_s, self._happened, Woke())
-            case Send() if self._wire is not None:
-                self._wire.send(command)
-            case Ping() if self._wire is not None:
-                self._wire.ping()
+            case Send():
+                if isinstance(wire := self._dialled(command.socket), Wire):
+                    wire.send(command)
+            case Ping():
+                if isinstance(wire := self._dialled(command.socket), Wire):
+                    wire.ping()
+            case Close():
+                match self._dialled(command.socket):
+                    case Wire() as wire:
+                        wire.close(command)
+                    case Call() as call:
+                        call.close()
+                    case None:
+                        pass
             case Dial():
                 self._dial(command)
-            case Close() if self._wire is not None:
-                self._wire.close(command)
+            case Fetch():
+                self._call(command)
             case Report(state, reason):
                 self._reported(state, reason)
             case Finished(outcome, reason):
                 self._finish(outcome, reason)
-            case Send() | Ping() | Close():
-                pass
 
     def _acknowledged(self, number: int) -> None:
         self._happened(Acknowledged(number))
@@ -185,43 +217,94 @@ class Runner:
         if not self._finished.done():
             self._finished.set_result((outcome, reason))
 
+    def _crashed(self) -> bool:
+        return self._finished.done() and self._finished.result()[0] == "crashed"
+
+    def _crash(self, where: str, error: Exception) -> None:
+        self._log.crashed("runner_crashed", error)
+        self._finish("crashed", f"a fault in this connection's {where} ({type(error).__name__})")
+
     def _sleep_no_more(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    # --- the socket ---------------------------------------------------------------------------------------------------
+    # --- sockets, and calls before them -------------------------------------------------------------------------------
+
+    def _dialled(self, number: int) -> Wire | Call | None:
+        return self._dials.get(number or self._newest)
 
     def _dial(self, dial: Dial) -> None:
-        self._wire = Wire(
+        wire = Wire(
             dial,
             transport=self._around.transport,
-            secrets=lambda: self._around.secrets(self._references),
+            secrets=self._secrets,
+            moment=self._moment,
             happened=self._happened,
             pending=self._pending,
             wall_ms=self._around.wall_ms,
         )
-        task = asyncio.create_task(self._follow(self._wire))
-        self._wires.add(task)
-        task.add_done_callback(self._wires.discard)
+        self._under(dial.socket, wire)
+        self._follow(self._follow_wire(dial.socket, wire))
 
-    async def _follow(self, wire: Wire) -> None:
+    def _call(self, fetch: Fetch) -> None:
+        call = Call(fetch, fetch=self._around.transport.fetch, secrets=self._secrets, moment=self._moment)
+        self._under(fetch.socket, call)
+        self._follow(self._follow_call(fetch.socket, call))
+
+    def _under(self, number: int, dial: Wire | Call) -> None:
+        self._dials[number] = dial
+        self._newest = number
+
+    def _over(self, number: int, dial: Wire | Call) -> None:
+        if self._dials.get(number) is dial:
+            del self._dials[number]
+        if dial.counted is not None:
+            self._around.counts[dial.counted] += 1
+
+    def _follow(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _follow_wire(self, number: int, wire: Wire) -> None:
         try:
             closed = await wire.run()
-        except Exception as error:  # noqa: BLE001  # as in `_do`
-            self._log.crashed("runner_crashed", error)
-            self._finish("crashed", f"a fault in this connection's socket ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001  # as in `_happened`
+            self._crash("socket", error)
             return
+        finally:
+            self._over(number, wire)
         if wire.opened:
             self._log.info("socket_closed", reason=closed.error, code=closed.code)
         self._happened(closed)
 
+    async def _follow_call(self, number: int, call: Call) -> None:
+        try:
+            fetched = await call.run()
+        except Exception as error:  # noqa: BLE001  # as in `_happened`
+            self._crash("HTTP call", error)
+            return
+        finally:
+            self._over(number, call)
+        self._happened(fetched)
+
+    async def _secrets(self, *, fresh: bool) -> Mapping[str, str]:
+        return await self._around.secrets(self._references, fresh=fresh)
+
+    def _moment(self) -> Moment:
+        return Moment(self._around.wall_ms() * 1_000_000, secrets.token_hex(32), sign_token)
+
     async def _hang_up(self) -> None:
         """Nothing of a socket is left after this."""
         self._sleep_no_more()
-        if self._wires and self._wire is not None:
-            self._wire.close(Close(abort=True))
-            await asyncio.wait(self._wires)
+        for dial in list(self._dials.values()):
+            if isinstance(dial, Wire):
+                dial.close(Close(abort=True))
+            else:
+                dial.close()
+        if self._following:
+            await asyncio.wait(self._following)
 
 
 def _result(task: "asyncio.Task[Fenced | SinkFault | None]") -> Exception | None:

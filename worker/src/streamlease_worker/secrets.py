@@ -6,7 +6,9 @@ what others say of it.
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 from urllib.parse import quote, quote_plus
 
 from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
@@ -18,6 +20,8 @@ from streamlease.dynamodb.clients import open_session
 from streamlease.feed.secrets import SecretError, missing
 
 CACHE_S = 60
+FRESH_S = 5.0
+"""What was fetched so lately is fresh: a thousand connections that are refused at once ask once."""
 SHORTEST_REDACTED = 4
 """Shorter values are everywhere by chance, and would make any sentence unreadable."""
 SHORTEST_CUT_REDACTED = 6
@@ -27,6 +31,14 @@ _ABSENT = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "ResourceN
 _DENIED = frozenset(
     {"AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "KMSAccessDeniedException"}
 )
+
+
+class Lookup(Protocol):
+    """Looks the secrets of one feed up. Raises SecretError."""
+
+    async def __call__(self, *, fresh: bool) -> Mapping[str, str]:
+        """`fresh`: past any cache, for the upstream has just refused what was there."""
+
 
 type Providers = Mapping[str, Callable[[], BaseProvider]]
 
@@ -40,17 +52,25 @@ PROVIDERS: Providers = {
 class Secrets:
     """For one event loop. `providers` makes each store's client at its first use; where that fails, at the next."""
 
-    def __init__(self, environment: Mapping[str, str], providers: Providers | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        providers: Providers | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now_s = now_s
+        self._fetched_s: dict[str, float] = {}
         self._environment = environment
         self._makers = PROVIDERS if providers is None else providers
         self._made: dict[str, BaseProvider] = {}
         self._asking: dict[str, asyncio.Task[str]] = {}
 
-    async def values(self, references: Iterable[str]) -> dict[str, str]:
-        """The value of each reference. Raises SecretError for the first that cannot be had."""
-        return {reference: await self._value(reference) for reference in sorted(references)}
+    async def values(self, references: Iterable[str], *, fresh: bool = False) -> dict[str, str]:
+        """The value of each reference; `fresh`: as the stores have it now. Raises SecretError for the first that cannot
+        be had."""
+        return {reference: await self._value(reference, fresh=fresh) for reference in sorted(references)}
 
-    async def _value(self, reference: str) -> str:
+    async def _value(self, reference: str, *, fresh: bool) -> str:
         store, _, name = reference.partition(":")
         if store == "env":
             if name not in self._environment:
@@ -59,25 +79,28 @@ class Secrets:
         # A thousand connections dial with one token: it is asked for once.
         asking = self._asking.get(reference)
         if asking is None:
-            asking = asyncio.create_task(asyncio.to_thread(self._fetch, reference, store, name))
+            force = fresh and self._now_s() - self._fetched_s.get(reference, float("-inf")) > FRESH_S
+            asking = asyncio.create_task(asyncio.to_thread(self._fetch, reference, store, name, force=force))
             self._asking[reference] = asking
             asking.add_done_callback(lambda _: self._asking.pop(reference, None))
         return await asyncio.shield(asking)
 
-    def _fetch(self, reference: str, store: str, name: str) -> str:
+    def _fetch(self, reference: str, store: str, name: str, *, force: bool) -> str:
         secret_id, _, key = name.partition("#") if store == "secretsmanager" else (name, "", "")
         try:
             provider = self._made.get(store)
             if provider is None:
                 provider = self._made[store] = self._makers[store]()
             if isinstance(provider, SSMProvider):
-                found = provider.get(secret_id, max_age=CACHE_S, decrypt=True)
+                found = provider.get(secret_id, max_age=CACHE_S, decrypt=True, force_fetch=force)
             else:
-                found = provider.get(secret_id, max_age=CACHE_S)
+                found = provider.get(secret_id, max_age=CACHE_S, force_fetch=force)
         except GetParameterError as error:
             raise _refused(reference, error.__context__) from None
         except Exception as error:  # noqa: BLE001  # no region, no credentials, no endpoint: all the same to a dial
             raise SecretError(reference, f"could not be asked for ({type(error).__name__})") from None
+        if force:
+            self._fetched_s[reference] = self._now_s()
         value = found.decode(errors="replace") if isinstance(found, bytes) else str(found)
         return _field(reference, key, value) if key else value
 

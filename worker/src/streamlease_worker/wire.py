@@ -1,12 +1,17 @@
-"""One dial of one connection: from looking its secrets up to its one `Closed`. Part of the runner."""
+"""One dial of one connection: from looking its secrets up to its one `Closed`. Part of the runner.
+
+An idle one is most of what a worker's memory holds, so it has no task, queue or event that only a busy one needs.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
+from streamlease.feed.computed import Moment
 from streamlease.feed.events import Close, Closed, Dial, Event, Message, Opened, Ponged, Reading, Send
 from streamlease.feed.secrets import NotSent, SecretError, resolved
 from streamlease_worker.pending import Pending
-from streamlease_worker.secrets import redact
+from streamlease_worker.secrets import Lookup, redact
 from streamlease_worker.transport import Socket, SocketEnded, Transport
 
 MESSAGES_A_TURN = 64
@@ -16,118 +21,179 @@ MESSAGES_A_TURN = 64
 class Wire:
     """`happened` is called with each event, in order and never from within a call of the wire's own methods."""
 
+    __slots__ = (
+        "_broken",
+        "_closing",
+        "_dial",
+        "_happened",
+        "_helpers",
+        "_moment",
+        "_number",
+        "_opening",
+        "_outgoing",
+        "_pending",
+        "_resumed",
+        "_secrets",
+        "_socket",
+        "_transport",
+        "_unsendable",
+        "_values",
+        "_wall_ms",
+        "_writing",
+        "counted",
+        "opened",
+    )
+
     def __init__(
         self,
         dial: Dial,
         *,
         transport: Transport,
-        secrets: Callable[[], Awaitable[Mapping[str, str]]],
+        secrets: Lookup,
+        moment: Callable[[], Moment],
         happened: Callable[[Event], None],
         pending: Pending,
         wall_ms: Callable[[], int],
     ) -> None:
         self.opened = False
-        self._dial = dial
+        self.counted: str | None = None
+        """What of `endings.COUNTED` its end was, where it is worth counting."""
+        self._dial: Dial | None = dial
+        self._number = dial.socket
         self._transport = transport
         self._secrets = secrets
+        self._moment = moment
         self._happened = happened
         self._pending = pending
         self._wall_ms = wall_ms
         self._values: Mapping[str, str] = {}
         self._socket: Socket | None = None
         self._unsendable: str | None = None
-        self._closing = asyncio.Event()
-        self._outgoing: asyncio.Queue[Callable[[Socket], Awaitable[None]]] = asyncio.Queue()
+        self._closing = False
+        self._resumed: asyncio.Future[None] | None = None
+        self._outgoing: list[Callable[[Socket], Awaitable[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._broken: BaseException | None = None
         self._opening: asyncio.Task[Socket] | None = None
-        self._helpers: set[asyncio.Task[None]] = set()
+        self._helpers: tuple[asyncio.Task[None], ...] = ()
 
     async def run(self) -> Closed:
         """Returns when the socket is gone, or was not to be had. Raises only what is a bug."""
-        if self._closing.is_set():
+        return replace(await self._run(), socket=self._number)
+
+    async def _run(self) -> Closed:
+        if self._closing or self._dial is None:
             return Closed("the dial was given up")
-        self._opening = asyncio.create_task(self._open())
+        self._opening = asyncio.create_task(self._open(self._dial))
         await asyncio.wait({self._opening})
         try:
             self._socket = socket = self._opening.result()
-            if self._closing.is_set():  # it was given up in the very turn in which it opened
+            if self._is_closing():  # it was given up in the very turn in which it opened
                 socket.abort()
         except SocketEnded as ended:
+            self.counted = ended.counted
             return self._redacted(ended.closed)
         except (NotSent, SecretError) as undialled:
             return Closed(str(undialled))
         except asyncio.CancelledError:
             return Closed("the dial was given up")
-        writing = asyncio.create_task(self._write(socket))
+        finally:
+            self._opening = self._dial = None
         try:
             self.opened = True
-            self._happened(Opened())
+            self._happened(Opened(self._number))
             return self._redacted(await self._read(socket))
         finally:
-            writing.cancel()
-            await asyncio.gather(writing, *self._helpers, return_exceptions=True)
+            if self._writing is not None:
+                self._writing.cancel()
+            await asyncio.gather(*self._helpers, return_exceptions=True)
+            if self._broken is not None:
+                raise self._broken
 
     def send(self, command: Send) -> None:
         async def send(socket: Socket) -> None:
             try:
-                text = resolved(command, self._values).text
+                moment = self._moment() if command.computed else None
+                filled = resolved(command, self._values, moment)
             except (NotSent, SecretError) as unsendable:
                 self._unsendable = str(unsendable)
                 await socket.close(1000, "")
             else:
-                await socket.send(text)
+                text = filled.text
+                await socket.send(text.encode() if filled.binary and isinstance(text, str) else text)
 
-        self._outgoing.put_nowait(send)
+        self._write(send)
 
     def ping(self) -> None:
-        self._outgoing.put_nowait(lambda socket: socket.ping(lambda: self._happened(Ponged())))
+        self._write(lambda socket: socket.ping(lambda: self._happened(Ponged(self._number))))
 
     def close(self, command: Close) -> None:
         """Also gives up a dial under way. What was to be sent before is not waited for."""
-        self._closing.set()
+        self._closing = True
+        if self._resumed is not None and not self._resumed.done():
+            self._resumed.set_result(None)
         if self._socket is None:
             if self._opening is not None:
                 self._opening.cancel()
         elif command.abort:
             self._socket.abort()
         else:
-            self._help(self._socket.close(command.code, command.reason))
+            self._helpers += (asyncio.create_task(self._close(self._socket, command)),)
 
-    def _help(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._helpers.add(task)
-        task.add_done_callback(self._helpers.discard)
+    def _is_closing(self) -> bool:
+        return self._closing
 
-    async def _open(self) -> Socket:
-        self._values = await self._secrets()
-        return await self._transport.dial(resolved(self._dial, self._values))
+    async def _close(self, socket: Socket, command: Close) -> None:
+        await socket.close(command.code, command.reason)
+
+    async def _open(self, dial: Dial) -> Socket:
+        self._values = await self._secrets(fresh=dial.fresh_secrets)
+        return await self._transport.dial(resolved(dial, self._values, self._moment() if dial.computed else None))
 
     async def _read(self, socket: Socket) -> Closed:
+        happened, pending, wall_ms, number = self._happened, self._pending, self._wall_ms, self._number
         turn = 0
         while True:
             try:
                 data = await socket.recv()
             except SocketEnded as ended:
+                self.counted = ended.counted
                 return Closed(self._unsendable) if self._unsendable else ended.closed
-            self._happened(Message(data, self._wall_ms()))
-            if self._pending.full and not self._closing.is_set():
-                self._happened(Reading(on=False))
+            happened(Message(data, wall_ms(), number))
+            if pending.full and not self._closing:
+                happened(Reading(on=False, socket=number))
                 await self._room()
-                self._happened(Reading(on=True))
+                happened(Reading(on=True, socket=number))
             turn += 1
             if turn % MESSAGES_A_TURN == 0:
                 await asyncio.sleep(0)
 
     async def _room(self) -> None:
         """Wait until there is room to read on, or reason to read to the end."""
-        waits = {asyncio.create_task(self._pending.room.wait()), asyncio.create_task(self._closing.wait())}
-        _, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in rest:
-            wait.cancel()
+        self._resumed = asyncio.get_running_loop().create_future()
+        room = asyncio.create_task(self._pending.room.wait())
+        try:
+            if not self._closing:
+                await asyncio.wait({room, self._resumed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            room.cancel()
+            self._resumed = None
 
-    async def _write(self, socket: Socket) -> None:
-        while True:
-            await (await self._outgoing.get())(socket)
+    def _write(self, act: Callable[[Socket], Awaitable[None]]) -> None:
+        """In order, one after the other; each may wait for an upstream that does not read."""
+        self._outgoing.append(act)
+        if self._writing is None and self._socket is not None:
+            self._writing = asyncio.create_task(self._write_all(self._socket))
+
+    async def _write_all(self, socket: Socket) -> None:
+        try:
+            while self._outgoing:
+                await self._outgoing.pop(0)(socket)
+        except Exception as error:  # noqa: BLE001  # raised by `run`, where a bug ends its own connection alone
+            self._broken = error
+            socket.abort()
+        finally:
+            self._writing = None
 
     def _redacted(self, closed: Closed) -> Closed:
-        said = redact(closed.error, self._values.values())
-        return Closed(said, closed.code, closed.http_status, closed.retry_after_s)
+        return replace(closed, error=redact(closed.error, self._values.values()))

@@ -58,6 +58,7 @@ class System:
             **self.stack.settings(),
             "STREAMLEASE_SINK": sink,
             "STREAMLEASE_CAPACITY": str(capacity),
+            "STREAMLEASE_ALLOW_ADDRESSES": "loopback",
             "STREAMLEASE_GENERATION": str(int(time())),
             "STREAMLEASE_STOP_TIMEOUT_S": str(_STOP_TIMEOUT_S),
         }
