@@ -1,0 +1,308 @@
+"""Dial budgets: how many dials of a whole fleet may begin within any stretch of time (design §6). Pure.
+
+What an upstream counts dials by, a host as one egress sees it or a credential, has one *ledger*. A worker that wants to
+dial takes a *slice* of it by one conditional write, and spends that by itself until the slice ends. What it does not
+spend counts as spent until it says otherwise with its next write: a crash costs its slice, and allows no dial too many.
+
+A slice counts from its taking until `per_ms` after its end, on every clock within the allowance. So no window of that
+length sees more dials than the limit: when the last of the slices that it sees was taken, all others of them counted.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from streamlease.errors import Malformed
+from streamlease.model import SCHEMA
+from streamlease.timing import SKEW_MS, Instant
+from streamlease.write import Absent, Condition, Equals, Item, Put, Table, Value
+
+PARTITION = "#dials"
+"""The worker items table's key of all ledgers. No worker id begins with `#`."""
+SHARE_OF_A_SLICE = 10
+"""A slice is at most this part of the limit."""
+LONGEST_SLICE_MS = 30_000
+SHORTEST_SLICE_MS = 2_000
+SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 600_000
+RESERVED_MS = 1_000
+"""How soon to look again while what is free is left to others, who have waited for longer."""
+MERGED_INTO = 20
+"""Slices that are over are kept as about so many: each counts for a part of the window longer than it would have to."""
+MERGED_ID = "-"
+"""No report of one of them may make less of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """At most `dials` in any `per_ms` milliseconds, by all that share a budget."""
+
+    dials: int
+    per_ms: int
+
+    @property
+    def slice_ms(self) -> int:
+        """How long a slice may be spent."""
+        return max(SHORTEST_SLICE_MS, min(LONGEST_SLICE_MS, self.per_ms // SHARE_OF_A_SLICE))
+
+    @property
+    def queue_ms(self) -> int:
+        """How long a worker is believed to wait after it said so."""
+        return max(SHORTEST_QUEUE_MS, min(LONGEST_QUEUE_MS, self.per_ms // 2))
+
+    @property
+    def largest_slice(self) -> int:
+        return max(1, self.dials // SHARE_OF_A_SLICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is counted, and against which limit. Budgets of one `key` share a ledger, each with its own limit."""
+
+    key: str
+    name: str
+    """For people: the host, or the credential's reference."""
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    slice_id: str
+    dials: int
+    until_ms: int
+    """Spent before this, by the wall clock of who took it, or never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What a worker said last of those that wait there."""
+
+    worker_id: str
+    since_ms: int
+    """Since when the oldest of them waits."""
+    waiting: int
+    said_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One budget's item, as somebody saw it."""
+
+    revision: int = 0
+    longest_ms: int = 0
+    """The longest window that anybody counts by."""
+    slices: tuple[Slice, ...] = ()
+    queues: tuple[Queue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What became of an earlier slice, of which nothing will be spent any more."""
+
+    slice_id: str
+    dials: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A worker's wish for a slice. After a fault it is sent again with the same `slice_id`: at most one send lands."""
+
+    worker_id: str
+    slice_id: str
+    waiting_ms: tuple[int, ...]
+    """Since when each of those waits that wants a dial of this slice, the oldest first. One at least."""
+    spent: tuple[Spent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A slice of `dials`, to be spent before the monotonic `until_s`."""
+
+    dials: int
+    until_s: float
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing now: look again at `again_ms`."""
+
+    again_ms: int
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the ledger says to an ask. `write`: what makes it so; None: nothing is to be written."""
+
+    outcome: Taken | Later
+    write: Put | None
+
+
+def host_budget(host: str, egress: str, limit: Limit) -> Budget:
+    return Budget(f"host#{host}#{egress}", host, limit)
+
+
+def credential_budget(references: Iterable[str], limit: Limit) -> Budget:
+    """`references` are what the credential is looked up by, never its value. It counts from whichever egress."""
+    named = ", ".join(sorted(references))
+    return Budget(f"credential#{hashlib.sha256(named.encode()).hexdigest()[:32]}", named, limit)
+
+
+def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: int = SKEW_MS) -> Plan:
+    """Who has waited longest goes first: what others who wait for longer are known to want is left to them."""
+    now_ms, limit = sent.wall_ms, budget.limit
+    longest_ms = max(ledger.longest_ms, limit.per_ms)
+    slices = _tidied(_reported(ledger.slices, ask.spent), now_ms, longest_ms, skew_ms)
+    others = tuple(
+        q for q in ledger.queues if q.worker_id != ask.worker_id and now_ms - q.said_ms <= limit.queue_ms + skew_ms
+    )
+    mine = (ask.waiting_ms[0], ask.worker_id)
+    ahead = sum(q.waiting for q in others if (q.since_ms, q.worker_id) < mine)
+    free = limit.dials - _counted(slices, limit, now_ms, skew_ms)
+    dials = min(len(ask.waiting_ms), limit.largest_slice, free - ahead)
+    if dials > 0:
+        until_ms = now_ms + limit.slice_ms
+        rest = ask.waiting_ms[dials:]
+        queues = (*others, Queue(ask.worker_id, rest[0], len(rest), now_ms)) if rest else others
+        slices = (*slices, Slice(ask.slice_id, dials, until_ms))
+        after = Ledger(ledger.revision + 1, longest_ms, slices, queues)
+        return Plan(Taken(dials, sent.mono_s + limit.slice_ms / 1000, after), _put(ledger, after, budget))
+    again_ms = now_ms + RESERVED_MS
+    if free <= 0:
+        ends = [each.until_ms + limit.per_ms + skew_ms for each in slices]
+        again_ms = max(now_ms + 1, min((end for end in ends if end >= now_ms), default=now_ms) + 1)
+    again_ms = min(again_ms, now_ms + limit.queue_ms // 2)
+    known = next((q for q in ledger.queues if q.worker_id == ask.worker_id), None)
+    waiting = len(ask.waiting_ms)
+    if known is not None and now_ms - known.said_ms < limit.queue_ms // 2 and waiting <= 2 * known.waiting:
+        return Plan(Later(again_ms, replace(ledger, slices=slices)), None)
+    queues = (*others, Queue(ask.worker_id, ask.waiting_ms[0], waiting, now_ms))
+    after = Ledger(ledger.revision + 1, longest_ms, slices, queues)
+    return Plan(Later(again_ms, after), _put(ledger, after, budget))
+
+
+def landed(ledger: Ledger, ask: Ask, sent: Instant) -> Taken | None:
+    """The slice of an earlier send of this ask, whose answer was lost. None: none has landed."""
+    for each in ledger.slices:
+        if each.slice_id == ask.slice_id:
+            return Taken(each.dials, sent.mono_s + (each.until_ms - sent.wall_ms) / 1000, ledger)
+    return None
+
+
+def expected_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, *, skew_ms: int = SKEW_MS) -> int:
+    """About when the `place`th of all that wait may dial, if nobody cuts in."""
+    free = limit.dials - _counted(ledger.slices, limit, now_ms, skew_ms)
+    at_ms = now_ms
+    for each in sorted(ledger.slices, key=lambda each: each.until_ms):
+        if free >= place:
+            return at_ms
+        end_ms = each.until_ms + limit.per_ms + skew_ms
+        if end_ms >= now_ms:
+            free += each.dials
+            at_ms = end_ms
+    windows = max(0, -(-(place - free) // limit.dials))
+    return at_ms + windows * (limit.per_ms + skew_ms)
+
+
+def _counted(slices: Iterable[Slice], limit: Limit, now_ms: int, skew_ms: int) -> int:
+    return sum(each.dials for each in slices if each.until_ms + limit.per_ms + skew_ms >= now_ms)
+
+
+def _reported(slices: tuple[Slice, ...], spent: tuple[Spent, ...]) -> tuple[Slice, ...]:
+    """What their owner says of slices, which only ever makes less of them."""
+    reports = {report.slice_id: report for report in spent}
+    found = []
+    for each in slices:
+        report = reports.get(each.slice_id)
+        if report is not None:
+            dials, until_ms = min(each.dials, report.dials), min(each.until_ms, report.last_ms)
+            each = Slice(each.slice_id, dials, until_ms)
+        if each.dials > 0:
+            found.append(each)
+    return tuple(found)
+
+
+def _tidied(slices: tuple[Slice, ...], now_ms: int, longest_ms: int, skew_ms: int) -> tuple[Slice, ...]:
+    """Without those that count no more; those that are over, which nobody will say anything of any more, are put
+    together with their neighbours, to the later end."""
+    apart_ms = max(1, longest_ms // MERGED_INTO)
+    kept: list[Slice] = []
+    over: list[Slice] = []
+    for each in sorted(slices, key=lambda each: each.until_ms):
+        if each.until_ms + longest_ms + skew_ms < now_ms:
+            continue
+        if each.until_ms + skew_ms >= now_ms:
+            kept.append(each)
+        elif over and each.until_ms // apart_ms == over[-1].until_ms // apart_ms:
+            over[-1] = Slice(MERGED_ID, over[-1].dials + each.dials, each.until_ms)
+        else:
+            over.append(each)
+    return (*over, *kept)
+
+
+# --- the item ---------------------------------------------------------------------------------------------------------
+
+
+def _put(seen: Ledger, after: Ledger, budget: Budget) -> Put:
+    """Condition: the revision is the one seen, so that of all who saw it one lands."""
+    unseen: Condition = Absent("revision")
+    item: dict[str, Value] = {
+        "schema": SCHEMA,
+        "worker_id": PARTITION,
+        "item": budget.key,
+        "of": budget.name,
+        "revision": after.revision,
+        "longest_ms": after.longest_ms,
+        "slices": [{"id": s.slice_id, "dials": s.dials, "until_ms": s.until_ms} for s in after.slices],
+        "queues": [
+            {"worker_id": q.worker_id, "since_ms": q.since_ms, "waiting": q.waiting, "said_ms": q.said_ms}
+            for q in after.queues
+        ],
+    }
+    return Put(Table.WORKER_ITEMS, item, Equals("revision", seen.revision) if seen.revision else unseen)
+
+
+def ledger(item: Item | None) -> Ledger:
+    """Raises Malformed."""
+    if item is None:
+        return Ledger()
+    where = f"dial budget {item.get('item')!r}"
+    return Ledger(
+        revision=_whole(item, "revision", where),
+        longest_ms=_whole(item, "longest_ms", where),
+        slices=tuple(
+            Slice(_text(each, "id", where), _whole(each, "dials", where), _whole(each, "until_ms", where))
+            for each in _maps(item, "slices", where)
+        ),
+        queues=tuple(
+            Queue(
+                _text(each, "worker_id", where),
+                _whole(each, "since_ms", where),
+                _whole(each, "waiting", where),
+                _whole(each, "said_ms", where),
+            )
+            for each in _maps(item, "queues", where)
+        ),
+    )
+
+
+def _maps(item: Item, name: str, where: str) -> list[Item]:
+    value = item.get(name)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise Malformed(where, f"{name} must be a list of maps")
+    return value
+
+
+def _whole(item: Item, name: str, where: str) -> int:
+    value = item.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Malformed(where, f"{name} must be a whole number")
+    return value
+
+
+def _text(item: Item, name: str, where: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str):
+        raise Malformed(where, f"{name} must be a string")
+    return value

@@ -1,0 +1,332 @@
+"""The dial gate: which of a worker's dials may go out now (design §6). A step.
+
+A dial goes out when there is room among those under way, when its host's pace allows it, and when every budget that its
+spec names has a token here: who has waited longest, first. Tokens come in slices that the fleet shares; where none can
+be had, what is left is spent. Who runs it asks again at `due_s`, and carries out the commands, in order.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streamlease import budget as budgets
+from streamlease.budget import Ask, Budget, Later, Ledger, Spent, Taken
+from streamlease.errors import Fault
+from streamlease.timing import Instant
+from streamlease_worker.jitter import backoff_s, draw
+
+MOST_UNDER_WAY = 100
+"""Handshakes at a time: TLS costs a core some milliseconds each, and all of them at once would all run out of time."""
+MOST_UNDER_WAY_TO_A_HOST = 50
+"""A host that never answers leaves the other half to the others."""
+FLEET_DIALS_A_SECOND = 500
+"""To one host, by a whole fleet, where no budget says otherwise."""
+LEAST_DIALS_A_SECOND = 20
+MOST_PACES = 1_000
+SOONEST_S = 0.001
+TELL_AFTER_S = 1.0
+TELL_ALL_S = 15.0
+TELL_AGAIN = 0.25
+"""An expectation that is off by this part, and by a minute, is told anew: each is a write to the connection's item."""
+FRESH_S = 1.0
+"""A ledger seen longer ago is read again before anything is decided by it."""
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """The dial of this ticket may begin, before the monotonic `until_s`. `gone` follows, sooner or later."""
+
+    ticket: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """What this ticket waits for, in words."""
+
+    ticket: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Run `flows.budget.take`. Answer with `answered`, always."""
+
+    budget: Budget
+    ask: Ask
+    seen: Ledger | None
+
+
+type Command = Allow | Tell | Take
+
+
+@dataclass(slots=True, eq=False)
+class _Slice:
+    slice_id: str
+    dials: int
+    left: int
+    until_s: float
+    under_way: int = 0
+    last_ms: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Pool:
+    """This worker's part of one budget."""
+
+    budget: Budget
+    waiting: list["_Ticket"] = field(default_factory=list)
+    """The oldest first."""
+    slices: list[_Slice] = field(default_factory=list)
+    spent: list[Spent] = field(default_factory=list)
+    ask: Ask | None = None
+    """Sent and not answered, or to be sent again as it is."""
+    in_flight: bool = False
+    again_s: float = float("-inf")
+    failures: int = 0
+    ledger: Ledger | None = None
+    seen_s: float = float("-inf")
+
+    def left(self, now_s: float) -> int:
+        return sum(each.left for each in self.slices if each.until_s > now_s)
+
+    def first(self, now_s: float) -> _Slice | None:
+        """Where the next token comes from: what ends soonest."""
+        usable = [each for each in self.slices if each.left and each.until_s > now_s]
+        return min(usable, key=lambda each: each.until_s, default=None)
+
+    def settle(self, now_s: float) -> None:
+        """Slices of which nothing will be spent any more are reported with the next ask."""
+        done = [each for each in self.slices if not each.under_way and (not each.left or each.until_s <= now_s)]
+        self.spent += [Spent(each.slice_id, each.dials - each.left, each.last_ms) for each in done]
+        self.slices = [each for each in self.slices if each not in done]
+
+    def expected_s(self, place: int, ticket: "_Ticket", now: Instant) -> float | None:
+        """About when the `place`th that waits here may dial; None: it is not known. Others of the fleet, who wait for
+        longer, are taken to be spread as those here are."""
+        here = place - self.left(now.mono_s)
+        if self.ledger is None or here <= 0:
+            return None
+        others = sum(
+            queue.waiting
+            for queue in self.ledger.queues
+            if queue.worker_id != ticket.worker_id and queue.since_ms <= ticket.since.wall_ms
+        )
+        place = here + others * place // len(self.waiting)
+        at_ms = budgets.expected_ms(self.ledger, self.budget.limit, place, now.wall_ms)
+        return now.mono_s + (at_ms - now.wall_ms) / 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    number: int
+    worker_id: str
+    host: str
+    pools: tuple[_Pool, ...]
+    since: Instant
+    told_s: float | None = None
+    """The moment it was told to expect."""
+    said: bool = False
+    spending: list[_Slice] = field(default_factory=list)
+
+    @property
+    def age(self) -> tuple[float, int]:
+        return self.since.mono_s, self.number
+
+
+class DialGate:
+    """Mutable; one caller at a time. Seconds are monotonic."""
+
+    def __init__(self, worker_id: str) -> None:
+        self._worker_id = worker_id
+        self._waiting: list[_Ticket] = []
+        self._tickets: dict[int, _Ticket] = {}
+        self._under_way: dict[int, _Ticket] = {}
+        self._to_host: Counter[str] = Counter()
+        self._paces: dict[str, float] = {}
+        self._pools: dict[Budget, _Pool] = {}
+        self._asks = 0
+        self._live = 1
+        self._due_s: float | None = None
+        self._told_all_s = float("-inf")
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def due_s(self) -> float | None:
+        """When to `tick` next; None: nothing waits for time to pass."""
+        return self._due_s
+
+    def fleet(self, live: int) -> None:
+        """So many workers live: each dials at its part of the fleet's pace."""
+        self._live = max(1, live)
+
+    def want(self, number: int, host: str, wanted: Iterable[Budget], since: Instant, now: Instant) -> list[Command]:
+        """`since`: since when it waits. Numbers are never used twice."""
+        pools = tuple(self._pools.setdefault(budget, _Pool(budget)) for budget in dict.fromkeys(wanted))
+        ticket = self._tickets[number] = _Ticket(number, self._worker_id, host, pools, since)
+        for queue in (self._waiting, *(pool.waiting for pool in pools)):
+            insort(queue, ticket, key=lambda each: each.age)
+        return self._go_on(now)
+
+    def gone(self, number: int, now: Instant) -> list[Command]:
+        """The dial of this ticket has opened, has failed, or will not be."""
+        ticket = self._tickets.pop(number, None)
+        if ticket is None:
+            return []
+        if self._under_way.pop(number, None) is None:
+            self._waits_no_more(ticket)
+        else:
+            self._to_host[ticket.host] -= 1
+            for each in ticket.spending:
+                each.under_way -= 1
+                each.last_ms = max(each.last_ms, now.wall_ms)
+        return self._go_on(now)
+
+    def answered(self, budget: Budget, outcome: Taken | Later | Fault, now: Instant) -> list[Command]:
+        """What became of a `Take`."""
+        pool = self._pools[budget]
+        ask, pool.in_flight = pool.ask, False
+        if ask is None:
+            return []
+        if isinstance(outcome, Fault):
+            pool.failures += 1
+            wait_s = backoff_s(pool.failures, FIRST_RETRY_S, LONGEST_RETRY_S, self._worker_id, budget.key)
+            pool.again_s = now.mono_s + wait_s
+            return self.tick(now)
+        pool.failures, pool.ask = 0, None
+        pool.ledger, pool.seen_s = outcome.ledger, now.mono_s
+        if isinstance(outcome, Taken):
+            pool.slices.append(_Slice(ask.slice_id, outcome.dials, outcome.dials, outcome.until_s, 0, now.wall_ms))
+            pool.spent = pool.spent[len(ask.spent) :]
+            pool.again_s = now.mono_s
+        else:
+            wait_s = max(0.0, (outcome.again_ms - now.wall_ms) / 1000)
+            pool.again_s = now.mono_s + wait_s + draw(self._worker_id, budget.key, self._asks) / 2
+        return self.tick(now)
+
+    def tick(self, now: Instant) -> list[Command]:
+        """Some time has passed."""
+        told = self._telling(now)
+        return told + self._go_on(now)
+
+    def _go_on(self, now: Instant) -> list[Command]:
+        self._due_s = None
+        for pool in self._pools.values():
+            pool.settle(now.mono_s)
+        out = self._serve(now)
+        out += self._asking(now)
+        self._due_to_tell(now)
+        return out
+
+    # --- what goes out ------------------------------------------------------------------------------------------------
+
+    def _serve(self, now: Instant) -> list[Command]:
+        out: list[Command] = []
+        for ticket in tuple(self._waiting):
+            if len(self._under_way) >= MOST_UNDER_WAY:
+                break
+            spending = [found for pool in ticket.pools if (found := pool.first(now.mono_s)) is not None]
+            if len(spending) < len(ticket.pools) or self._to_host[ticket.host] >= MOST_UNDER_WAY_TO_A_HOST:
+                continue
+            if not self._paced(ticket.host, now):
+                continue
+            for found in spending:
+                found.left -= 1
+                found.under_way += 1
+            ticket.spending = spending
+            self._waits_no_more(ticket)
+            self._under_way[ticket.number] = ticket
+            self._to_host[ticket.host] += 1
+            out.append(Allow(ticket.number, min((found.until_s for found in spending), default=float("inf"))))
+        return out
+
+    def _waits_no_more(self, ticket: _Ticket) -> None:
+        self._waiting.remove(ticket)
+        for pool in ticket.pools:
+            pool.waiting.remove(ticket)
+
+    def _paced(self, host: str, now: Instant) -> bool:
+        """Whether the host's pace allows one more now. A second's worth may go out at once."""
+        step_s = 1 / max(LEAST_DIALS_A_SECOND, FLEET_DIALS_A_SECOND / self._live)
+        next_s = max(self._paces.get(host, 0.0), now.mono_s - 1.0) + step_s
+        if next_s > now.mono_s:
+            self._due(next_s, now)
+            return False
+        if len(self._paces) > MOST_PACES:
+            self._paces = {name: at_s for name, at_s in self._paces.items() if at_s > now.mono_s - 1.0}
+        self._paces[host] = next_s
+        return True
+
+    def _asking(self, now: Instant) -> list[Command]:
+        out: list[Command] = []
+        for budget, pool in tuple(self._pools.items()):
+            left = pool.left(now.mono_s)
+            if pool.in_flight or len(pool.waiting) <= left:
+                if not pool.waiting and not pool.slices and not pool.in_flight:
+                    del self._pools[budget]
+                continue
+            if now.mono_s < pool.again_s:
+                self._due(pool.again_s, now)
+                continue
+            if pool.ask is None:
+                self._asks += 1
+                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting[left:])
+                pool.ask = Ask(self._worker_id, f"{self._worker_id}#{self._asks}", tuple(since_ms), tuple(pool.spent))
+            pool.in_flight = True
+            out.append(Take(budget, pool.ask, pool.ledger if now.mono_s - pool.seen_s < FRESH_S else None))
+        return out
+
+    # --- what is said -------------------------------------------------------------------------------------------------
+
+    def _telling(self, now: Instant) -> list[Command]:
+        out: list[Command] = []
+        everybody = now.mono_s >= self._told_all_s + TELL_ALL_S
+        if everybody:
+            self._told_all_s = now.mono_s
+        places: Counter[Budget] = Counter()
+        for ticket in self._waiting:
+            for pool in ticket.pools:
+                places[pool.budget] += 1
+            if now.mono_s < ticket.since.mono_s + TELL_AFTER_S or (ticket.said and not everybody):
+                continue
+            found = [(pool.expected_s(places[pool.budget], ticket, now), pool.budget) for pool in ticket.pools]
+            known = [(at_s, budget) for at_s, budget in found if at_s is not None]
+            if known:
+                out += _expect(ticket, *max(known, key=lambda each: each[0]), now.mono_s)
+            elif not ticket.said:
+                empty = [pool.budget.name for pool in ticket.pools if not pool.left(now.mono_s)]
+                what = f"the dial budget of {empty[0]}" if empty else "its turn to dial"
+                out.append(Tell(ticket.number, f"waiting for {what}"))
+            ticket.said = True
+        return out
+
+    def _due_to_tell(self, now: Instant) -> None:
+        unsaid = next((ticket for ticket in self._waiting if not ticket.said), None)
+        if unsaid is not None:
+            self._due(unsaid.since.mono_s + TELL_AFTER_S, now)
+        if self._waiting and unsaid is not self._waiting[0]:
+            self._due(self._told_all_s + TELL_ALL_S, now)
+
+    def _due(self, at_s: float, now: Instant) -> None:
+        at_s = max(at_s, now.mono_s + SOONEST_S)
+        self._due_s = at_s if self._due_s is None else min(self._due_s, at_s)
+
+
+def _expect(ticket: _Ticket, at_s: float, budget: Budget, now_s: float) -> list[Command]:
+    if ticket.told_s is not None and abs(at_s - ticket.told_s) <= max(60.0, TELL_AGAIN * (at_s - now_s)):
+        return []
+    ticket.told_s = at_s
+    allows = f"{budget.limit.dials} in {_duration(budget.limit.per_ms / 1000)}"
+    about = _duration(max(1.0, at_s - now_s))
+    return [Tell(ticket.number, f"waiting for the dial budget of {budget.name} ({allows}), about {about}")]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.0f} h"
