@@ -3,8 +3,10 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from streamlease.feed import machine
+from streamlease.feed.decoding import Trouble
 from streamlease.feed.events import (
     COUNTED,
     Advance,
@@ -25,7 +27,7 @@ from streamlease.feed.events import (
     WakeAt,
 )
 from streamlease.feed.feed import Keepalive, Retry
-from streamlease.feed.machine import Phase
+from streamlease.feed.session import Phase
 from streamlease.model import Position, StatusState
 from tests.core.feed.driver import WALL_MS, Driver, event, jetstream, nostr, ticker
 
@@ -226,7 +228,7 @@ def test_a_final_close_code_or_http_status_ends_it_visibly() -> None:
 def test_a_stop_closes_the_socket_reads_no_more_and_ends_when_it_is_closed() -> None:
     driver = Driver(ticker())
     driver.stream()
-    assert driver.on(StopRequested("drain"))[0] == Close(1000)
+    assert driver.on(StopRequested("drain"))[0] == Close(1000, socket=1)
     driver.message({"id": 1})
     assert driver.deliveries == []
     assert driver.on(Closed("closed", 1000)) == [Finished("stopped", "drain")]
@@ -239,13 +241,13 @@ def test_a_stop_does_not_wait_for_an_upstream_that_never_closes() -> None:
     driver.stream()
     driver.on(StopRequested("drain"))
     assert driver.wake_at_s == driver.now_s + 1.0
-    assert driver.wake() == [Close(1000, abort=True), Finished("stopped", "drain")]
+    assert driver.wake() == [Close(1000, abort=True, socket=1), Finished("stopped", "drain")]
 
 
 def test_a_stop_while_dialling_gives_up_the_dial_and_while_waiting_ends_at_once() -> None:
     driver = Driver(ticker())
     driver.on(StopRequested("drain"))
-    assert driver.all(Close) == [Close(1000)]
+    assert driver.all(Close) == [Close(1000, socket=1)]
     assert driver.on(Opened()) == []
     assert driver.on(Closed("given up")) == [Finished("stopped", "drain")]
     waiting = Driver(ticker())
@@ -272,10 +274,10 @@ def test_acknowledgements_after_the_end_still_move_the_position() -> None:
 def test_pings_go_out_at_their_interval_and_a_missing_pong_ends_the_socket() -> None:
     driver = Driver(replace(ticker(), keepalive=Keepalive(ping_every_s=20, pong_within_s=5)))
     driver.stream()
-    assert driver.wake()[0] == Ping()
+    assert driver.wake()[0] == Ping(1)
     assert driver.now_s == 120
     driver.on(Ponged(), after_s=1)
-    assert driver.wake()[0] == Ping()
+    assert driver.wake()[0] == Ping(1)
     assert driver.now_s == 140
     driver.wake()
     assert driver.now_s == 145
@@ -375,5 +377,6 @@ def test_delivery_numbers_count_records_and_gaps_from_one() -> None:
 def test_all_that_is_counted_has_a_meaning_and_all_meanings_are_counted() -> None:
     folder = Path(machine.__file__).parent
     source = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
-    counted = set(re.findall(r'Count\("(\w+)"\)', source)) | set(machine._COUNTED_CODES.values())
+    counted = set(re.findall(r'Count\("(\w+)"', source)) | set(machine._COUNTED_CODES.values())
+    counted |= set(get_args(Trouble.__value__))
     assert counted == set(COUNTED)

@@ -21,7 +21,7 @@ from streamlease.feed.events import (
     Woke,
 )
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
-from streamlease.feed.machine import Phase
+from streamlease.feed.session import Phase
 from streamlease.model import Position
 from tests.core.feed.driver import WALL_MS, Driver, event, jetstream, nostr, path, ticker
 

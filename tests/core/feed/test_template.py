@@ -7,12 +7,21 @@ from hypothesis import strategies as st
 
 from streamlease.feed import template
 from streamlease.feed.events import Send
-from streamlease.feed.feed import Feed, Resume
+from streamlease.feed.feed import Feed, Resume, Step
 from streamlease.feed.secrets import references, resolved
+from streamlease.feed.template import Templates
 
 
 def texts(feed: Feed, cursor: float | str | None) -> list[str]:
-    return [str(send.text) for send in template.sends(feed, cursor)]
+    return [str(send.text) for send in sends(feed, cursor)]
+
+
+def sends(feed: Feed, cursor: float | str | None) -> list[Send]:
+    templates = Templates(feed)
+    made = (
+        templates.send(message, {"sequence": cursor}) for message in feed.open_messages if not isinstance(message, Step)
+    )
+    return [send for send in made if send is not None]
 
 
 def feed_that_sends(*messages: object) -> Feed:
@@ -34,7 +43,7 @@ def test_what_needs_a_cursor_is_left_out_while_there_is_none_and_nothing_else_is
 
 
 def test_a_text_message_is_sent_as_it_is() -> None:
-    assert template.sends(feed_that_sends("ping", '{"op": "sub"}'), None) == [
+    assert sends(feed_that_sends("ping", '{"op": "sub"}'), None) == [
         Send("ping", json=False),
         Send('{"op": "sub"}', json=True),
     ]
@@ -47,7 +56,7 @@ def test_headers_and_query_carry_the_cursor_or_are_left_out() -> None:
         headers={"Last-Event-ID": "{sequence}", "Accept": "json"},
         resume=Resume(query={"cursor": "{sequence}", "replay": "yes"}),
     )
-    first, later = template.dial(feed, None), template.dial(feed, 12)
+    first, later = Templates(feed).dial({}), Templates(feed).dial({"sequence": 12})
     assert (first.url, dict(first.headers)) == ("wss://x.test/p?a=1&cursor=0", {"Accept": "json"})
     assert later.url == "wss://x.test/p?a=1&cursor=12&replay=yes"
     assert dict(later.headers) == {"Last-Event-ID": "12", "Accept": "json"}
@@ -74,8 +83,8 @@ def test_nothing_in_a_cursor_is_taken_for_a_reference_to_a_secret(cursor: str) -
     )
     values = {"env:SECRET": "hunter2"}
     assert references(feed) == {"env:SECRET"}
-    dial = resolved(template.dial(feed, cursor), values)
-    sent = [resolved(send, values).text for send in template.sends(feed, cursor)]
+    dial = resolved(Templates(feed).dial({"sequence": cursor}), values)
+    sent = [resolved(send, values).text for send in sends(feed, cursor)]
     assert "hunter2" not in dial.url
     assert dict(dial.headers)["T"] == "hunter2"
     assert "hunter2" not in dict(dial.headers)["H"]

@@ -7,9 +7,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamlease.feed import secrets, template
+from streamlease.feed import secrets
 from streamlease.feed.events import Dial
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
+from streamlease.feed.template import Templates
 from streamlease.model import Position
 from streamlease.spec import BadSpec, Compiled, ConnectionSpec, compile_item, compile_spec, explain, load
 from tests.core.feed.driver import WALL_MS, Driver, event
@@ -163,10 +164,12 @@ def test_the_trades_example_has_its_secrets_by_reference_and_one_connection_a_ro
         "ssm:/feeds/exchange/key": 'q"',
     }
     assert secrets.references(feed) == set(values)
-    dial = secrets.resolved(template.dial(feed, None), values)
+    dial = secrets.resolved(Templates(feed).dial({}), values)
     assert dial.url.endswith("?apikey=k%261")
     assert dict(dial.headers) == {"Authorization": "Bearer t0"}
-    assert secrets.resolved(template.sends(feed, None)[0], values).text == '{"type":"auth","key":"q\\""}'
+    send = Templates(feed).send({"type": "auth", "key": "{ssm:/feeds/exchange/key}"}, {})
+    assert send is not None
+    assert secrets.resolved(send, values).text == '{"type":"auth","key":"q\\""}'
 
 
 junk = st.recursive(

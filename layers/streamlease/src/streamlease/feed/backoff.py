@@ -14,6 +14,10 @@ class Backoff:
         """The connection is good: the next failure is a first one."""
         self._failures = 0
 
+    def longest_s(self, draw: float) -> float:
+        """Half of the longest wait at least, and no failure counted: for what may well wait."""
+        return self._retry.longest_s * (1 + draw) / 2
+
     def delay_s(self, draw: float, retry_after_s: float | None = None) -> float:
         """How long to wait after one more failure; `draw` is uniform in [0, 1). What the upstream asks for is waited
         for, up to the feed's limit; the jitter comes on top, so that those it told the same do not return as one."""

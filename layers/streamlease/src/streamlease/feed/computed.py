@@ -99,6 +99,19 @@ def evaluate(computed: Computed, moment: Moment, fill: Fill, fill_all: Callable[
             return moment.sign_token(computed.algorithm, fill(computed.key), headers, claims)
 
 
+def templates_of(computed: Computed) -> tuple[Value, ...]:
+    """All that may hold references or other computed values."""
+    match computed:
+        case Hmac(key=key, text=text):
+            return (key, text)
+        case Encoded(text=text):
+            return (text,)
+        case Jwt(key=key, headers=headers, claims=claims):
+            return (key, headers, claims)
+        case _:
+            return ()
+
+
 _NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 

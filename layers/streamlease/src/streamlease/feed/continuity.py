@@ -39,9 +39,31 @@ class Continuity:
         elif isinstance(self._last, int):
             self._reached = self._last
 
+    @property
+    def owes(self) -> bool:
+        return self._owed is not None
+
+    @property
+    def last(self) -> Sequence | None:
+        """The last sequence that was read, by this owner or by one before it."""
+        return self._last
+
+    def restarted(self) -> None:
+        """The upstream numbers anew."""
+        self._last = self._reached = None
+
     def lost(self, why: str) -> None:
         """The socket is gone, for the reason given."""
         self._why = why
+
+    def forgotten(self, why: str) -> None:
+        """The cursor is worth nothing any more, for the reason given: what comes next need not follow."""
+        self._owe(why)
+
+    def cut_short(self, oldest: Sequence | None, why: str) -> Hole:
+        """The upstream goes on from `oldest` at the earliest, and not from the cursor that it was asked for."""
+        self._reached = None
+        return Hole(self._last, oldest, why)
 
     def dialling(self, cursor: Sequence | None, *, begun: bool, foreign: bool = False) -> None:
         """A dial that asks to go on from `cursor`. `begun`: there was a stream before, this owner's or another's.

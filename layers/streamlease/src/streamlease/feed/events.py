@@ -258,9 +258,6 @@ class Count:
 type Ending = Literal["stopped", "fatal", "yielded", "quarantined"]
 
 
-type Ending = Literal["stopped", "fatal", "yielded", "quarantined"]
-
-
 @dataclass(frozen=True, slots=True)
 class Finished:
     """No more commands follow; `Machine.position` still moves with late acknowledgements.
@@ -275,6 +272,12 @@ class Finished:
 
 COUNTED = {
     "not_json": "a message that is not JSON; delivered as text or bytes, without a sequence",
+    "undecodable": "a message that is not wrapped as unwrap says; delivered as it came, without a sequence",
+    "too_large": "a message that unfolds to more than max_message; delivered as it came, without a sequence",
+    "too_many": "a message of more than 65,536 messages or records; delivered whole, without a sequence",
+    "no_entries": "a message without the list that record.each names; delivered whole",
+    "unreadable_number": "a record without the number that record.series names; nothing is proven by it",
+    "ack_left_out": "an acknowledgement that was not sent, because too many waited; the upstream sends again",
     "unreadable_sequence": "a record whose sequence is absent or nothing to resume from; delivered without one",
     "unreadable_payload": "a record in which the payload's path leads nowhere; delivered whole",
     "duplicate": "a record delivered before by this owner; dropped",
@@ -284,6 +287,9 @@ COUNTED = {
     "invalid_utf8": "a text message that is not UTF-8; the connection was closed",
     "late_pong": "no sign of life within pong_within of a ping; the connection was closed",
     "stale": "no message within stale_after; the connection was closed",
+    "unanswered": "no answer to a keepalive message in time; the connection was closed",
+    "rotation": "a new socket was asked for before the upstream would close the old one",
+    "rotation_failed": "a new socket was not to be had in time; the old one went on",
     "not_ready": "no sign of readiness within ready.within; the connection was closed",
 }
 """What `Count` counts, and what each means."""

@@ -2,6 +2,7 @@
 
 The position is the sequence below which every record is durable, so it follows the acknowledged prefix alone, and:
 - in a replay that comes newest first, it waits for the replay's end and for all that was delivered before it;
+- of what came in one message none advances before all of it is durable;
 - where many records share a sequence and the upstream goes on *after* a cursor, it stays one sequence behind, for the
   last one's siblings may still come;
 - it never falls, however sequences run; texts, which have no order of their own, have that of their first delivery.
@@ -29,6 +30,8 @@ class Ledger:
         self._pending: deque[tuple[int, Rank, Sequence]] = deque()
         self._instance = instance
         self._rewind = feed.resume.rewind
+        self._rewind_elsewhere = feed.resume.rewind_elsewhere
+        self._elsewhere = feed.resume.elsewhere
         self._may_follow = feed.resume.inclusive or feed.record.unique
         self._replaying = False
         self._gate = 0
@@ -39,6 +42,7 @@ class Ledger:
         self._rank: Rank | None = None
         self._greatest: tuple[Rank, Sequence] | None = None
         self._below: tuple[Rank, Sequence] | None = None
+        self._forgotten = False
         start = self._start()
         if start is not None and position is not None and position.instance in (None, instance):
             self._rank = self.rank(start)
@@ -52,11 +56,21 @@ class Ledger:
 
     def cursor(self) -> Sequence | None:
         """Where to ask the upstream to go on from; None while no position, or none of this feed's kind, is known."""
+        if self._forgotten:
+            return None
         start = self._start()
-        if start is None or isinstance(start, str) or not self._rewind:
+        if self.is_foreign and self._elsewhere == "live":
+            return None
+        by = self._rewind + (self._rewind_elsewhere if self.is_foreign else 0)
+        if start is None or isinstance(start, str) or not by:
             return start
-        rewind = int(self._rewind) if isinstance(start, int) and float(self._rewind).is_integer() else self._rewind
+        rewind = int(by) if isinstance(start, int) and float(by).is_integer() else by
         return max(start - rewind, 0) if start >= 0 else start
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the position is another upstream's."""
+        return self.position is not None and self.position.instance not in (None, self._instance)
 
     def rank(self, sequence: Sequence) -> Rank:
         """What orders sequences."""
@@ -79,8 +93,40 @@ class Ledger:
         """One more delivery; its number. `sequence` is what the position may become once it is acknowledged."""
         self.delivered += 1
         if sequence is not None:
-            self._pending.append((self.delivered, self.rank(sequence), sequence))
+            rank = sequence if self._numeric and not isinstance(sequence, str) else self.rank(sequence)
+            self._pending.append((self.delivered, rank, sequence))
         return self.delivered
+
+    def together(self, first: int) -> None:
+        """The deliveries from number `first` on came in one message: no position may lie within it."""
+        pending, several = self._pending, []
+        while pending and pending[-1][0] >= first:
+            several.append(pending.pop())
+        for _, rank, sequence in reversed(several):
+            pending.append((self.delivered, rank, sequence))
+
+    def forget(self) -> None:
+        """The cursor is worth nothing any more. The position stays what it is until a new sequence is durable, and no
+        sequence from before counts for it."""
+        self._pending.clear()
+        self._order.clear()
+        self._ranks.clear()
+        self._rank = self._greatest = self._below = None
+        self._forgotten = True
+
+    def hold(self, token: str | None, resume_url: str | None) -> Position | None:
+        """The position with these, if that changes it. With a new token no sequence from before counts."""
+        position = self.position or Position(instance=self._instance)
+        if token is not None and token != position.token:
+            self.forget()
+            self._forgotten = False
+            position = Position(None, self._instance, resume_url, token)
+        elif resume_url is not None:
+            position = replace(position, resume_url=resume_url)
+        if position == self.position:
+            return None
+        self.position = position
+        return position
 
     def begin(self) -> Position | None:
         """The stream has begun. A connection without a position gets one, so that the next owner knows that there was a
@@ -121,6 +167,7 @@ class Ledger:
         if safe is None or (self._rank is not None and safe[0] <= self._rank):
             return None
         self._rank, sequence = safe
+        self._forgotten = False
         while self._order and self._ranks[self._order[0]] < self._rank:
             del self._ranks[self._order.popleft()]
         if self.position is not None and self.position.instance in (None, self._instance):

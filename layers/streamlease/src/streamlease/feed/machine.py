@@ -1,29 +1,29 @@
 """One connection's life as a state machine: events in, commands out. No await, clock, randomness or I/O.
 
-    NEW → DIALLING → OPENING → STREAMING → CLOSING → BACKOFF → DIALLING … → FINISHED
+    NEW → (FETCHING) → DIALLING → OPENING → STREAMING → CLOSING → BACKOFF → DIALLING … → FINISHED
 
+One socket's life is a `session`; here is what follows from its end, and the change from one to the next (`rotation`).
 What is read goes through `intake`. The position moves by acknowledgements only (`ledger`), and what cannot be proven
-gapless is said in a gap record (`continuity`). Known limits: URL providers, handshake scripts, unwrapping, message
-rules and rotation are not here yet.
+gapless is said in a gap record (`continuity`).
 """
 
-from enum import Enum
+from dataclasses import replace
 
-from streamlease.feed import template
 from streamlease.feed.backoff import Backoff
+from streamlease.feed.decoding import Trouble, Undecodable
+from streamlease.feed.endings import Endings
 from streamlease.feed.events import (
     Acknowledged,
     Advance,
-    Close,
     Closed,
     Command,
     Count,
     Ending,
     Event,
+    Fetched,
     Finished,
     Message,
     Opened,
-    Ping,
     Ponged,
     Reading,
     Report,
@@ -31,54 +31,70 @@ from streamlease.feed.events import (
     WakeAt,
     Woke,
 )
-from streamlease.feed.feed import Feed
+from streamlease.feed.feed import Feed, Rule
 from streamlease.feed.intake import LONGEST_REASON, Intake
-from streamlease.feed.liveness import LATE_S, Liveness, Verdict
-from streamlease.feed.reader import NotJson, decode
-from streamlease.model import Position, Sequence, StatusState
+from streamlease.feed.liveness import LATE_S
+from streamlease.feed.rotation import Kept, Turn
+from streamlease.feed.rules import Rules, Ruling
+from streamlease.feed.script import capture
+from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
+from streamlease.feed.template import SEQUENCE, TOKEN, Templates
+from streamlease.model import Position, StatusState
+from streamlease.write import Value
 
 SHORTEST_PROOF_S = 1.0
 """A connection that ends sooner has not proven itself by acknowledged records, so that no upstream is dialled more than
 about once a second."""
-_GAVE_UP = 1011
-"""The close code of a client whose upstream shows no life."""
+ROTATED = 1000
+ROTATE = Ruling("rotate", Rule())
 _COUNTED_CODES = {1009: "oversized", 1007: "invalid_utf8"}
-
-
-class Phase(Enum):
-    NEW = "new"
-    DIALLING = "dialling"
-    OPENING = "opening"
-    STREAMING = "streaming"
-    CLOSING = "closing"
-    BACKOFF = "backoff"
-    FINISHED = "finished"
 
 
 class Machine:
     """`start` once, then `handle` each event as it comes. Commands are to be carried out in order.
 
-    Bounded: it holds one tuple for each delivery without an acknowledgement, and up to `recent.MOST` record ids.
+    Bounded: it holds one tuple for each delivery without an acknowledgement, up to `recent.MOST` record ids, what waits
+    to be sent, and while a rotation lasts the new socket's first messages.
     """
 
     def __init__(self, feed: Feed, position: Position | None) -> None:
         self._feed = feed
-        self._phase = Phase.NEW
+        self._templates = Templates(feed)
         self._intake = Intake(feed, position)
-        self._liveness = Liveness(feed.keepalive)
         self._backoff = Backoff(feed.retry)
-        self._cursor: Sequence | None = None
-        self._deadline_s = 0.0
+        self._rules = Rules(feed)
+        self._endings = Endings(feed, self._rules)
+        self._turn = Turn(feed.rotation)
+        self._main: Session | None = None
+        self._next: Session | None = None
+        """What is to take the main session's place."""
+        self._last: Session | None = None
+        """What had that place, until it is closed."""
+        self._dials = 0
+        self._url: str | None = None
+        """Where the next dial goes, once."""
+        self._fresh = False
+        self._waiting_until_s: float | None = None
         self._wake_at_s: float | None = None
-        self._streaming_since_s: float | None = None
+        self._code = feed.close_code
+        beat, heartbeat = feed.keepalive.beat, feed.keepalive.heartbeat
+        self._controlled = beat is not None or heartbeat is not None or any(rule.message for rule in feed.rules)
+        self._age_unknown = False
         self._session_from = 0
         self._progressed = False
-        self._why: str | None = None
-        self._stopping: str | None = None
+        self._ending: tuple[Ending, str] | None = None
+        self._finished = False
 
     @property
     def phase(self) -> Phase:
-        return self._phase
+        """Of the socket that counts."""
+        if self._finished:
+            return Phase.FINISHED
+        if self._ending is not None:
+            return Phase.CLOSING
+        if self._main is not None:
+            return self._main.phase
+        return Phase.NEW if self._waiting_until_s is None else Phase.BACKOFF
 
     @property
     def position(self) -> Position | None:
@@ -92,7 +108,7 @@ class Machine:
 
     def start(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
-        if self._phase is Phase.NEW:
+        if self._main is None and self._waiting_until_s is None and not self._finished:
             self._dial(now_s, commands)
             self._ask_to_wake(commands)
         return commands
@@ -102,188 +118,367 @@ class Machine:
         the state it meets (a message after `Close`, say) is passed over."""
         commands: list[Command] = []
         if isinstance(event, Message):
-            if self._phase is Phase.STREAMING or self._phase is Phase.OPENING:
-                phase = self._phase
-                self._message(event, now_s, commands)
-                if self._phase is not phase:
-                    self._ask_to_wake(commands)
+            session = self._session(event.socket)
+            if session is not None and session.is_open and self._message(session, event, now_s, draw, commands):
+                self._ask_to_wake(commands)
             return commands
         if isinstance(event, Acknowledged):
             self._advanced(self._intake.acknowledge(event.number), commands)
+            if self._feed.acks is not None and not self._finished:
+                self._acknowledge(now_s, commands)
+                self._ask_to_wake(commands)
             return commands
-        if self._phase is Phase.FINISHED:
+        if self._finished:
             return commands
         match event:
-            case Opened():
-                self._opened(now_s, commands)
-            case Ponged():
-                self._liveness.ponged()
-            case Reading(on):
-                self._liveness.reading(on, now_s)
+            case Opened(socket):
+                self._opened(self._session(socket), now_s, draw, commands)
+            case Ponged(socket):
+                if (session := self._session(socket)) is not None:
+                    session.liveness.ponged()
+            case Reading(_, socket):
+                if (session := self._session(socket)) is not None:
+                    session.reading(event, now_s)
             case Woke():
-                self._woke(now_s, commands)
+                self._woke(now_s, draw, commands)
+            case Fetched():
+                self._fetched(event, now_s, draw, commands)
             case Closed():
                 self._closed(event, now_s, draw, commands)
             case StopRequested(reason):
-                self._stop(reason, now_s, commands)
+                if self._ending is None:
+                    self._end("stopped", reason, now_s, commands, code=self._feed.close_code)
         self._ask_to_wake(commands)
         return commands
 
-    # --- the life ----------------------------------------------------------------------------------------------------
+    def _sessions(self) -> list[Session]:
+        """The oldest first."""
+        return [session for session in (self._last, self._main, self._next) if session is not None]
+
+    def _session(self, number: int) -> Session | None:
+        if self._main is not None and (self._main.number == number or (number == 0 and self._next is None)):
+            return self._main
+        sessions = self._sessions()
+        if number == 0:
+            return sessions[-1] if sessions else None
+        return next((session for session in sessions if session.number == number), None)
+
+    # --- getting there ------------------------------------------------------------------------------------------------
 
     def _dial(self, now_s: float, commands: list[Command]) -> None:
-        self._cursor = self._intake.dialling()
-        self._phase = Phase.DIALLING
-        self._why = None
-        self._streaming_since_s = None
+        """For the main session."""
+        self._waiting_until_s = None
+        self._main = self._begun()
+        self._begins(self._main)
+        commands.append(Report(StatusState.CONNECTING))
+        self._main.begin(now_s, commands)
+
+    def _begins(self, session: Session, *, seamless: bool = False) -> None:
+        """From here on this session's messages are the connection's. `seamless`: the one before was open meanwhile."""
+        self._intake.dialled(session.cursor, seamless=seamless)
         self._session_from = self._intake.delivered
         self._progressed = False
-        self._deadline_s = now_s + self._feed.open_timeout_s + self._feed.close_within_s
-        commands.append(Report(StatusState.CONNECTING))
-        commands.append(template.dial(self._feed, self._cursor))
+        self._age_unknown = self._feed.resume.reaches_back_s is not None and session.cursor is not None
 
-    def _opened(self, now_s: float, commands: list[Command]) -> None:
-        if self._phase is not Phase.DIALLING:
+    def _begun(self) -> Session:
+        self._dials += 1
+        token, resume_url = self._intake.session
+        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor(), TOKEN: token}
+        url, self._url = self._url or resume_url, None
+        fresh, self._fresh = self._fresh, False
+        return Session(self._feed, self._templates, self._dials, variables, url=url, fresh=fresh)
+
+    def _fetched(self, event: Fetched, now_s: float, draw: float, commands: list[Command]) -> None:
+        session = self._session(event.socket)
+        if session is None:
             return
-        self._phase = Phase.OPENING
-        self._liveness.opened(now_s)
-        self._deadline_s = now_s + self._feed.ready_within_s
-        commands.extend(template.sends(self._feed, self._cursor))
-        if self._feed.ready is None:
-            self._ready(now_s, commands)
+        problem = session.fetched(event, now_s, commands) if session.phase is Phase.FETCHING else "given up"
+        if problem is not None:
+            closed = Closed(problem, None, event.status, event.retry_after_s, session.number, body=event.body)
+            self._closed(closed, now_s, draw, commands)
 
-    def _ready(self, now_s: float, commands: list[Command]) -> None:
-        self._phase = Phase.STREAMING
-        self._streaming_since_s = now_s
-        self._liveness.streaming(now_s)
+    def _opened(self, session: Session | None, now_s: float, draw: float, commands: list[Command]) -> None:
+        if session is not None and session.phase is Phase.DIALLING and session.opened(now_s, draw, commands):
+            self._ready(session, now_s, draw, commands)
+
+    def _ready(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
+        session.streaming(now_s)
+        if session is not self._main:
+            self._turn.ready(now_s)
+            return
+        self._turn.streaming(now_s, draw)
         commands.append(Report(StatusState.STREAMING))
         self._intake.begin(commands)
+        self._hold(session, commands)
 
-    def _woke(self, now_s: float, commands: list[Command]) -> None:
-        asked_s, self._wake_at_s = self._wake_at_s, None
-        if asked_s is not None and now_s - asked_s > LATE_S:
-            if self._liveness.was_away(now_s) and self._phase is Phase.OPENING:
-                self._deadline_s = max(self._deadline_s, now_s + LATE_S)
-        else:
-            self._liveness.on_time()
-        match self._phase:
-            case Phase.BACKOFF if now_s >= self._deadline_s:
-                self._dial(now_s, commands)
-            case Phase.DIALLING if now_s >= self._deadline_s:
-                self._close("the dial did not end in time", now_s, commands, abort=True)
-            case Phase.CLOSING if now_s >= self._deadline_s:
-                self._deadline_s = now_s + self._feed.close_within_s
-                commands.append(Close(self._feed.close_code if self._stopping else _GAVE_UP, abort=True))
-                if self._stopping is not None:
-                    self._finish("stopped", self._stopping, commands)
-            case Phase.OPENING if now_s >= self._deadline_s:
-                commands.append(Count("not_ready"))
-                within = f"{self._feed.ready_within_s:g} s"
-                self._close(f"no message within {within} said that the subscription stands", now_s, commands)
-            case Phase.OPENING | Phase.STREAMING:
-                self._judge(now_s, commands)
-            case _:
-                pass
+    # --- what comes in ------------------------------------------------------------------------------------------------
 
-    def _judge(self, now_s: float, commands: list[Command]) -> None:
-        keepalive = self._feed.keepalive
-        match self._liveness.judge(now_s):
-            case Verdict.PING_DUE:
-                commands.append(Ping())
-            case Verdict.LATE_PONG:
-                commands.append(Count("late_pong"))
-                self._close(f"no sign of life within {keepalive.pong_within_s:g} s of a ping", now_s, commands)
-            case Verdict.STALE:
-                commands.append(Count("stale"))
-                self._close(f"no message for {keepalive.stale_after_s or 0:g} s", now_s, commands)
-            case Verdict.ALIVE:
-                pass
+    def _message(self, session: Session, message: Message, now_s: float, draw: float, commands: list[Command]) -> bool:
+        """Whether it may have changed what is to be waited for."""
+        session.heard_at(now_s)
+        before = session.phase
+        first, unreadable = self._intake.delivered + 1, None
+        try:
+            values = self._feed.decode(message.data)
+        except Undecodable as error:
+            values, unreadable = (message.data if isinstance(message.data, str) else None,), error.trouble
+        if self._feed.acks is not None and message.socket == 0:
+            message = replace(message, socket=session.number)
+        if self._age_unknown and session is self._main:
+            self._look_at_age(session, message, now_s, commands)
+        for value in values:
+            if not session.is_open:
+                break
+            if self._controlled and not self._control(session, value, now_s, draw, commands):
+                continue
+            if session.phase is Phase.OPENING and session.heard(value, now_s, draw, commands):
+                self._ready(session, now_s, draw, commands)
+            if session is self._main:
+                self._take(value, message, unreadable, commands)
+            else:
+                self._turn.keep(Kept(value, message, unreadable), now_s)
+        if len(values) > 1 and self._intake.delivered > first:
+            self._intake.together(first)
+        if self._feed.acks is not None:
+            self._acknowledge(now_s, commands)
+        return before is Phase.OPENING or self._controlled or session is not self._main
 
-    def _close(self, why: str, now_s: float, commands: list[Command], *, abort: bool = False) -> None:
-        self._phase = Phase.CLOSING
-        self._why = why
-        self._deadline_s = now_s + self._feed.close_within_s
-        commands.append(Close(_GAVE_UP, abort=abort))
-
-    def _stop(self, reason: str, now_s: float, commands: list[Command]) -> None:
-        if self._stopping is not None:
-            return
-        self._stopping = reason
-        if self._phase in (Phase.NEW, Phase.BACKOFF):
-            self._finish("stopped", reason, commands)
-            return
-        if self._phase is not Phase.CLOSING:
-            self._phase = Phase.CLOSING
-            commands.append(Close(self._feed.close_code))
-        self._deadline_s = now_s + self._feed.close_within_s
-
-    def _closed(self, event: Closed, now_s: float, draw: float, commands: list[Command]) -> None:
-        if self._phase in (Phase.NEW, Phase.BACKOFF):
-            return
-        if self._stopping is not None:
-            self._finish("stopped", self._stopping, commands)
-            return
-        if self._proven(now_s):
-            self._backoff.proven()
-        why = (self._why or event.error)[:LONGEST_REASON]
-        if self._why is None and event.code in _COUNTED_CODES:
-            commands.append(Count(_COUNTED_CODES[event.code]))
-        final = None if self._why is not None else self._final(event)
-        if final is not None:
-            reason = f"{why}; {final}, so it is not tried again until the spec changes"
-            commands.append(Report(StatusState.FAILED, reason))
-            self._finish("fatal", reason, commands)
-            return
-        self._intake.lost(why)
-        self._phase = Phase.BACKOFF
-        self._deadline_s = now_s + self._backoff.delay_s(draw, event.retry_after_s)
-        commands.append(Report(StatusState.BACKOFF, why))
-
-    def _proven(self, now_s: float) -> bool:
-        """An upstream that accepts, says a word and closes has proven nothing, even if that word was a record."""
-        if self._streaming_since_s is None:
+    def _control(self, session: Session, value: Value, now_s: float, draw: float, commands: list[Command]) -> bool:
+        """Do what a message asks for; whether it may be data."""
+        heartbeat = self._feed.keepalive.heartbeat
+        if session.answers(value) or (heartbeat is not None and heartbeat(value)):
             return False
-        lasted_s = now_s - self._streaming_since_s
-        return lasted_s >= self._feed.retry.proven_after_s or (self._progressed and lasted_s >= SHORTEST_PROOF_S)
+        ruling = self._rules.said(value)
+        if ruling is None:
+            return True
+        if capture(ruling.rule.capture, value, session.variables):
+            session.captured(now_s, draw)
+            if session is self._main:
+                self._hold(session, commands)
+        for message in ruling.rule.sends:
+            session.say(message, now_s, commands)
+        if ruling.action == "go_on":
+            return True
+        if ruling.action == "rotate" and self._feed.rotation.overlap and session is self._main:
+            self._use(ruling.url)
+            self._turn.now(now_s)
+            self._rotate(now_s, draw, commands)
+        elif session.is_open:
+            session.ruling = ruling
+            session.close(f"the upstream sent what {ruling.rule.name} is for", now_s, commands, code=self._code)
+        return False
 
-    def _final(self, event: Closed) -> str | None:
-        if event.http_status is not None and event.http_status in self._feed.retry.fatal_http_statuses:
-            return f"HTTP {event.http_status} is final for this feed"
-        if event.code is not None and event.code in self._feed.retry.fatal_close_codes:
-            return f"close code {event.code} is final for this feed"
-        return None
+    def _take(self, value: Value, message: Message, unreadable: Trouble | None, commands: list[Command]) -> None:
+        """A message of the socket that counts, as data."""
+        if unreadable is None:
+            self._advanced(self._intake.message(value, message, commands), commands)
+        else:
+            self._intake.unreadable(message, commands, unreadable)
 
-    def _finish(self, outcome: Ending, reason: str, commands: list[Command]) -> None:
-        self._phase = Phase.FINISHED
-        commands.append(Finished(outcome, reason))
+    def _acknowledge(self, now_s: float, commands: list[Command]) -> None:
+        """Tell the upstream what it waits to hear."""
+        acks = self._feed.acks
+        for due in self._intake.acks_due(commands):
+            session = self._session(due.socket)
+            if acks is not None and session is not None and session.is_open:
+                session.say(acks.message, now_s, commands, more=due.values)
 
-    def _ask_to_wake(self, commands: list[Command]) -> None:
-        if self._phase in (Phase.NEW, Phase.FINISHED):
+    def _look_at_age(self, session: Session, message: Message, now_s: float, commands: list[Command]) -> None:
+        """The upstream may silently begin with the oldest that it has."""
+        self._age_unknown = False
+        resume, cursor = self._feed.resume, session.cursor
+        age_s = None if cursor is None else self._intake.age_s(cursor, message.received_at_ms)
+        if resume.reaches_back_s is None or age_s is None or age_s <= resume.reaches_back_s:
             return
-        due_s: float | None = self._deadline_s
-        if self._phase is Phase.STREAMING:
-            due_s = self._liveness.due_s()
-        elif self._phase is Phase.OPENING:
-            due_s = self._liveness.due_s(self._deadline_s)
-        if due_s is not None and due_s != self._wake_at_s:
-            self._wake_at_s = due_s
-            commands.append(WakeAt(due_s))
+        why = f"the cursor was {age_s:.0f} s old, and the upstream reaches back {resume.reaches_back_s:.0f} s"
+        if resume.too_old == "fatal":
+            session.ruling = Ruling("fatal", Rule(message=lambda _: True, name="resume.too_old"))
+            session.close(why, now_s, commands, code=self._code)
+        else:
+            self._intake.cut_short(why, commands)
 
-    # --- what comes in and goes out -----------------------------------------------------------------------------------
-
-    def _message(self, message: Message, now_s: float, commands: list[Command]) -> None:
-        self._liveness.heard_at_s = now_s
-        value = decode(message.data)
-        if isinstance(value, NotJson):
-            self._intake.unreadable(message, commands)
+    def _hold(self, session: Session, commands: list[Command]) -> None:
+        """Keep with the position what resuming needs."""
+        resume = self._feed.resume
+        if resume.token is None and resume.url is None:
             return
-        if self._phase is Phase.OPENING and self._feed.ready is not None and self._feed.ready(value):
-            self._ready(now_s, commands)
-        self._advanced(self._intake.message(value, message, commands), commands)
+        token = None if resume.token is None else session.variables.get(resume.token)
+        url = None if resume.url is None else session.variables.get(resume.url)
+        if isinstance(url, str) and unusable(url, self._feed) is not None:
+            url = None
+        position = self._intake.hold(
+            None if token is None else str(token), url if isinstance(url, str) else None, commands
+        )
+        if position is not None:
+            commands.append(Advance(position))
 
     def _advanced(self, position: Position | None, commands: list[Command]) -> None:
         if position is None:
             return
         self._progressed = self._progressed or self._intake.acknowledged > self._session_from
-        if self._phase is not Phase.FINISHED:
+        if not self._finished:
             commands.append(Advance(position))
+
+    # --- from one socket to the next ----------------------------------------------------------------------------------
+
+    def _rotate(self, now_s: float, draw: float, commands: list[Command]) -> None:
+        main = self._main
+        if main is None or self._next is not None or self._last is not None or not main.is_open:
+            return
+        if not self._feed.rotation.overlap:
+            self._turn.over()
+            main.ruling = ROTATE
+            main.close("its time was over", now_s, commands, code=self._code)
+            return
+        if not self._proven(main, now_s):
+            self._turn.failed(now_s, self._backoff.delay_s(draw))
+            return
+        self._turn.begun()
+        commands.append(Count("rotation"))
+        self._next = self._begun()
+        self._next.begin(now_s, commands)
+
+    def _change(self, now_s: float, draw: float, commands: list[Command]) -> None:
+        """The new socket takes over from the old one, which is closed or closing."""
+        session, self._next = self._next, None
+        if session is None:
+            return
+        self._main = session
+        seamless = session.phase is Phase.STREAMING
+        self._begins(session, seamless=seamless)
+        if seamless:
+            self._turn.streaming(now_s, draw)
+            self._intake.begin(commands)
+            self._hold(session, commands)
+        for kept in self._turn.changed():
+            self._take(kept.value, kept.message, kept.unreadable, commands)
+        if not seamless:
+            commands.append(Report(StatusState.CONNECTING))
+
+    def _use(self, url: str | None) -> None:
+        """The next dial goes there, once."""
+        if url is not None and unusable(url, self._feed) is None:
+            self._url = url
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _woke(self, now_s: float, draw: float, commands: list[Command]) -> None:
+        asked_s, self._wake_at_s = self._wake_at_s, None
+        late = asked_s is not None and now_s - asked_s > LATE_S
+        for session in self._sessions():
+            if late:
+                session.was_away(now_s)
+            else:
+                session.liveness.on_time()
+            self._wake(session, now_s, draw, commands)
+        if self._finished or self._ending is not None:
+            return
+        if self._waiting_until_s is not None and now_s >= self._waiting_until_s:
+            self._dial(now_s, commands)
+        if self._turn.change_due(now_s) and self._next is not None and self._next.phase is Phase.STREAMING:
+            self._last = self._main
+            self._change(now_s, draw, commands)
+            if self._last is not None:
+                self._last.close("another socket took its place", now_s, commands, code=ROTATED)
+        elif self._turn.due(now_s):
+            self._rotate(now_s, draw, commands)
+
+    def _wake(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
+        if session.is_open:
+            if session.woke(now_s, self._intake.received, commands):
+                self._ready(session, now_s, draw, commands)
+        elif now_s >= session.deadline_s:
+            code = GAVE_UP if self._ending is None else self._feed.close_code
+            what = "call before the dial" if session.phase is Phase.FETCHING else "dial"
+            session.close(f"the {what} did not end in time", now_s, commands, code=code, abort=True)
+            if self._ending is not None and all(each.aborted for each in self._sessions()):
+                self._finish(commands)
+
+    def _ask_to_wake(self, commands: list[Command]) -> None:
+        if self._finished:
+            return
+        times = [session.due_s() for session in self._sessions()]
+        if self._ending is None:
+            times += [self._waiting_until_s, self._turn.due_s()]
+        due_s = min((time for time in times if time is not None), default=None)
+        if due_s is not None and due_s != self._wake_at_s:
+            self._wake_at_s = due_s
+            commands.append(WakeAt(due_s))
+
+    # --- the end of a socket, and of it all ---------------------------------------------------------------------------
+
+    def _closed(self, event: Closed, now_s: float, draw: float, commands: list[Command]) -> None:
+        session = self._session(event.socket)
+        if session is None:
+            return
+        self._intake.socket_closed(session.number)
+        if session is self._last:
+            self._last = None
+        elif session is self._next:
+            self._next = None
+            if self._ending is None:
+                commands.append(Count("rotation_failed"))
+                self._turn.failed(now_s, self._backoff.longest_s(draw))
+        else:
+            self._main = None
+            if self._ending is None:
+                self._lost(session, event, now_s, draw, commands)
+        if self._ending is not None and not self._finished and not self._sessions():
+            self._finish(commands)
+
+    def _lost(self, session: Session, event: Closed, now_s: float, draw: float, commands: list[Command]) -> None:
+        proven = self._proven(session, now_s)
+        if proven:
+            self._backoff.proven()
+            self._endings.proven()
+        ours = session.why is not None
+        if not ours and event.code in _COUNTED_CODES:
+            commands.append(Count(_COUNTED_CODES[event.code]))
+        end = self._endings.of(event, session.why or event.error, ruling=session.ruling, ours=ours)
+        why = end.reason[:LONGEST_REASON]
+        match end.action:
+            case "fatal" | "quarantine":
+                until = "until the spec changes" if end.action == "fatal" else "for a while"
+                reason = f"{end.reason}, so it is not tried again {until}"[: LONGEST_REASON + 100]
+                commands.append(Report(StatusState.FAILED, reason))
+                self._end("fatal" if end.action == "fatal" else "quarantined", reason, now_s, commands)
+                return
+            case "new_session" | "live":
+                self._intake.forget(why, session=end.action == "new_session")
+            case "refresh_secrets":
+                self._fresh = True
+            case _:
+                pass
+        self._use(end.url)
+        self._intake.lost(why)
+        if self._next is not None:
+            self._change(now_s, draw, commands)
+        elif end.action == "rotate" and proven:
+            self._dial(now_s, commands)
+        else:
+            self._turn.over()
+            self._waiting_until_s = now_s + self._backoff.delay_s(draw, end.after_s)
+            commands.append(Report(StatusState.BACKOFF, why))
+
+    def _proven(self, session: Session, now_s: float) -> bool:
+        """An upstream that accepts, says a word and closes has proven nothing, even if that word was a record."""
+        if session.streaming_since_s is None:
+            return False
+        lasted_s = now_s - session.streaming_since_s
+        return lasted_s >= self._feed.retry.proven_after_s or (self._progressed and lasted_s >= SHORTEST_PROOF_S)
+
+    def _end(self, outcome: Ending, reason: str, now_s: float, commands: list[Command], *, code: int = ROTATED) -> None:
+        """Close what is open, and finish."""
+        self._ending = (outcome, reason)
+        self._waiting_until_s = None
+        sessions = self._sessions()
+        for session in sessions:
+            session.close(reason, now_s, commands, code=code)
+            session.deadline_s = now_s + self._feed.close_within_s
+        if not sessions:
+            self._finish(commands)
+
+    def _finish(self, commands: list[Command]) -> None:
+        self._finished = True
+        if self._ending is not None:
+            commands.append(Finished(*self._ending))

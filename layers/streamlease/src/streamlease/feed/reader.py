@@ -1,17 +1,19 @@
 """Reads a record's parts out of a message. Total: whatever an upstream sends, there is an answer, in bounded time."""
 
+import hashlib
 import json
 import math
 import re
 from typing import Final, Literal
 
-from streamlease.feed.feed import RecordShape
+from streamlease.feed.decoding import Undecodable, json_value
+from streamlease.feed.shape import RecordShape
 from streamlease.model import Sequence
 from streamlease.write import Value
 
-DEEPEST = 200
-"""Nesting beyond this is not read as JSON: no encoder here or decoder further on should have to go so deep."""
 LONGEST_SEQUENCE = 1_024
+LONGEST_KEY = 256
+"""A key longer than this is remembered by its hash."""
 FUTURE_MS = 60_000
 
 _LARGEST = 10**38
@@ -23,74 +25,71 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 
 class NotJson:
-    """What a message decodes to that is none."""
+    """What a text decodes to that is none."""
 
 
 NOT_JSON: Final = NotJson()
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
-
-
 def decode(data: str | bytes) -> Value | NotJson:
-    """A text or binary message as JSON."""
+    """A text as JSON."""
     try:
-        text = data if isinstance(data, str) else data.decode()
-        value: Value = _decode(text)
-    except (ValueError, RecursionError):
+        return json_value(data)
+    except Undecodable:
         return NOT_JSON
-    if text.count("[") + text.count("{") > DEEPEST and _too_deep(value):
-        return NOT_JSON
-    return value
-
-
-def _too_deep(value: Value) -> bool:
-    level: list[Value] = [value]
-    for _ in range(DEEPEST):
-        below: list[Value] = []
-        for entry in level:
-            if isinstance(entry, dict):
-                below.extend(entry.values())
-            elif isinstance(entry, list):
-                below.extend(entry)
-        if not below:
-            return False
-        level = below
-    return True
 
 
 class Reader:
-    """The parts of one feed's records."""
+    """The parts of one feed's records. An entry may be the message itself."""
 
-    __slots__ = ("_number", "_shape")
+    __slots__ = ("_by_entry", "_number", "_of_message", "_shape")
 
     def __init__(self, shape: RecordShape) -> None:
         self._shape = shape
         self._number = shape.sequence_type == "number"
+        self._of_message = shape.of_message
+        self._by_entry = shape.each is not None and "sequence" in shape.of_message
 
-    def sequence(self, value: Value) -> Sequence | None:
+    def sequence(self, message: Value, entry: Value) -> Sequence | None:
         """None where there is none, or none to resume from."""
         if self._shape.sequence is None:
             return None
-        found = self._shape.sequence(value)
+        return self.cursor(self._shape.sequence(message if "sequence" in self._of_message else entry))
+
+    def cursor(self, found: Value) -> Sequence | None:
+        """What was found where a sequence stands, as one to resume from."""
         return number(found) if self._number else text(found)
 
-    def record_id(self, value: Value, sequence: Sequence | None) -> str | None:
+    def record_id(self, message: Value, entry: Value, sequence: Sequence | None, index: int) -> str | None:
+        """`index` counts the entries of a message from 0."""
         if self._shape.record_id is not None:
-            found = self._shape.record_id(value)
-            if isinstance(found, str):
-                return found or None
-            return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
-        return str(sequence) if self._shape.unique and sequence is not None else None
+            return id_text(self._shape.record_id(message if "record_id" in self._of_message else entry))
+        if not self._shape.unique or sequence is None:
+            return None
+        return f"{sequence}/{index}" if self._by_entry else str(sequence)
 
-    def event_at_ms(self, value: Value) -> int | None:
+    def dedupe_key(self, message: Value, entry: Value, record_id: str | None) -> str | None:
+        dedupe = self._shape.dedupe
+        if dedupe is None or dedupe.key is None:
+            return key_text(record_id)
+        return key_text(dedupe.key(message if "dedupe" in self._of_message else entry))
+
+    def payload(self, message: Value, entry: Value) -> Value:
+        """None where its path leads nowhere."""
+        if self._shape.payload is None:
+            return entry
+        return self._shape.payload(message if "payload" in self._of_message else entry)
+
+    def event_at_ms(self, message: Value, entry: Value) -> int | None:
         if self._shape.event_at is None:
             return None
-        return _milliseconds(number(self._shape.event_at(value)), self._shape.event_at_unit)
+        found = self._shape.event_at(message if "event_at" in self._of_message else entry)
+        return _milliseconds(number(found), self._shape.event_at_unit)
+
+    def dated_ms(self, sequence: Sequence) -> int | None:
+        """When a record of this sequence is from, where sequences are times."""
+        unit = self._shape.sequence_unit
+        return None if unit is None or isinstance(sequence, str) else _milliseconds(sequence, unit)
 
     def present(self, sequence: Sequence, received_at_ms: int) -> tuple[Sequence, bool]:
         """The sequence as far as a position may follow it, and whether the record claims to come from the future: one
@@ -121,6 +120,28 @@ def text(value: Value) -> str | None:
     if isinstance(value, str):
         return value if 0 < len(value) <= LONGEST_SEQUENCE and value.isprintable() else None
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def id_text(value: Value) -> str | None:
+    """A record id: a text, a whole number, or several of them together."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list) and value:
+        parts = [id_text(part) for part in value]
+        return None if None in parts else "/".join(part for part in parts if part is not None)
+    return None
+
+
+def key_text(value: Value) -> str | None:
+    """What tells two values apart, of a bounded length; None for none."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
+    if len(text) <= LONGEST_KEY:
+        return text
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
 
 def _milliseconds(value: float | None, unit: Literal["s", "ms", "us", "ns"]) -> int | None:

@@ -1,7 +1,7 @@
-"""The ids of records that a resuming upstream may send again: those at and after the position.
+"""What was delivered lately and may come again: by the position, or by a window that the feed declares.
 
-Bounded: ids behind the position are dropped as it moves, and the oldest go when there are too many. A duplicate that
-slips through costs nothing but itself, for it carries the same record id.
+Bounded in number and in the length of each. A duplicate that slips through costs nothing but itself, for it carries the
+same record id.
 """
 
 from collections import deque
@@ -14,6 +14,8 @@ LONGEST = 256
 
 
 class Recent:
+    """The ids of records that a resuming upstream may send again: those at and after the position."""
+
     __slots__ = ("_ids", "_order")
 
     def __init__(self) -> None:
@@ -38,3 +40,36 @@ class Recent:
         order = self._order
         while order and order[0][1] < floor:
             self._ids.discard(order.popleft()[0])
+
+
+class Window:
+    """The last `most` keys, none older than `within_ms` by the wall clock of their arrival."""
+
+    __slots__ = ("_arrived", "_most", "_within_ms")
+
+    def __init__(self, most: int, within_ms: float | None) -> None:
+        self._most = most
+        self._within_ms = within_ms
+        self._arrived: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._arrived)
+
+    def holds(self, key: str, at_ms: int) -> bool:
+        """Whether the key came within the window that ends at `at_ms`."""
+        arrived_ms = self._arrived.get(key)
+        return arrived_ms is not None and (self._within_ms is None or at_ms - arrived_ms <= self._within_ms)
+
+    def add(self, key: str, at_ms: int) -> None:
+        arrived = self._arrived
+        arrived.pop(key, None)
+        arrived[key] = at_ms
+        if len(arrived) > self._most:
+            del arrived[next(iter(arrived))]
+        if self._within_ms is None:
+            return
+        for _ in range(2):  # two go for each that comes, so that a window empties without a pause
+            oldest = next(iter(arrived))
+            if at_ms - arrived[oldest] <= self._within_ms:
+                break
+            del arrived[oldest]

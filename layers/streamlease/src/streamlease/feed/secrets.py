@@ -7,15 +7,16 @@ values (`{=name}`) are made here too, for they may be signed with secrets.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
 from streamlease.errors import StreamleaseError
-from streamlease.feed.computed import Computed, Encoded, Hmac, Jwt, Moment, evaluate
+from streamlease.feed.computed import Computed, Moment, evaluate
 from streamlease.feed.events import Dial, Fetch, Route, Send
 from streamlease.feed.feed import Feed
+from streamlease.feed.template import templates, texts
 from streamlease.write import Value
 
 REFERENCE: Final = (
@@ -59,8 +60,9 @@ class NotSent(StreamleaseError):
 def references(feed: Feed) -> frozenset[str]:
     """All that must be looked up before a dial of this feed, without braces."""
     found: set[str] = set()
-    for text in _texts((feed.url, *feed.headers.values(), *feed.resume.query.values(), *feed.open_messages)):
-        found.update(_IN_BRACES.findall(text))
+    for template in templates(feed):
+        for text in texts(template):
+            found.update(_IN_BRACES.findall(text))
     return frozenset(found)
 
 
@@ -170,30 +172,7 @@ class _Filler:
             self._depth -= 1
 
 
-def templates_of(computed: Computed) -> tuple[Value, ...]:
-    """All that may hold references or other computed values."""
-    match computed:
-        case Hmac(key=key, text=text):
-            return (key, text)
-        case Encoded(text=text):
-            return (text,)
-        case Jwt(key=key, headers=headers, claims=claims):
-            return (key, headers, claims)
-        case _:
-            return ()
-
-
 def _value(reference: str, values: Mapping[str, str]) -> str:
     if reference not in values:
         raise missing(reference)
     return values[reference]
-
-
-def _texts(templates: tuple[Value, ...]) -> Iterator[str]:
-    for template in templates:
-        if isinstance(template, str):
-            yield template
-        elif isinstance(template, Mapping):
-            yield from _texts(tuple(template.values()))
-        elif not isinstance(template, bool | int | float | None):
-            yield from _texts(tuple(template))
