@@ -6,7 +6,7 @@ from pathlib import Path
 from streamlease.spec.problems import PATHS
 
 TEXT = (Path(__file__).parents[3] / "docs/spec.md").read_text("utf-8")
-PARTS = {"ready", "record", "resume", "keepalive", "retry", "checkpoint"}
+PARTS = {"ready", "record", "record.series", "record.dedupe", "ack", "resume", "keepalive", "retry", "checkpoint"}
 
 
 def test_every_field_has_a_row_and_every_row_a_field() -> None:

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from streamlease.feed.feed import Extract, Feed, Keepalive, RecordShape, Resume, Retry
-from streamlease.spec import model
+from streamlease.feed.feed import Extract, Feed, Keepalive, Resume, Retry
+from streamlease.spec import compile_record, model
 from streamlease.spec.document import without_unknown
 from streamlease.spec.expression import condition, extractor
 from streamlease.spec.model import ConnectionSpec
 from streamlease.spec.placeholders import normal
 from streamlease.spec.problems import BadSpec, Problem, sentences
 from streamlease.spec.units import seconds, size
+from streamlease.spec.unwrap import decoder
 from streamlease.write import Value
 
 _PLAIN_IN_QUERY = "-._~,:@/$!*'()"
@@ -50,6 +49,7 @@ def compile_item(connection_id: str, upstream_url: str, stored: Mapping[str, Val
 
 def compile_spec(spec: ConnectionSpec) -> Feed:
     name = spec.id
+    most_bytes = size(str(spec.max_message))
     return Feed(
         connection_id=name,
         url=_url(spec),
@@ -58,14 +58,16 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         open_messages=tuple(_template(message, name) for message in spec.open),
         ready=_condition(spec.ready.when if spec.ready else None),
         ready_within_s=seconds(spec.ready.within if spec.ready else model.READY_WITHIN),
-        record=_record(spec.record),
+        decode=decoder(spec.unwrap or (), most_bytes),
+        record=compile_record.record_shape(spec.record),
+        acks=None if spec.ack is None else compile_record.acks(spec.ack, lambda message: _template(message, name)),
         resume=_resume(spec.resume, name),
         retry=_retry(spec.retry),
         keepalive=_keepalive(spec.keepalive),
         open_timeout_s=seconds(spec.open_within),
         close_within_s=seconds(spec.close_within),
         close_code=spec.close_code,
-        max_message_bytes=size(str(spec.max_message)),
+        max_message_bytes=most_bytes,
         sink=spec.sink,
         checkpoint_every_s=seconds(spec.checkpoint.every) if "every" in spec.checkpoint.model_fields_set else None,
     )
@@ -114,49 +116,15 @@ def _condition(text: str | None) -> Extract | None:
     return None if text is None else condition(text)
 
 
-def _extractor(text: str | None) -> Extract | None:
-    return None if text is None else extractor(text)
-
-
-def _record(record: model.Record) -> RecordShape:
-    is_iso = record.event_at_unit == "iso"
-    return RecordShape(
-        when=_condition(record.when),
-        payload=_extractor(record.payload),
-        sequence=_extractor(record.sequence),
-        sequence_type=record.type,
-        sequence_unit=record.sequence_unit,
-        record_id=_extractor(record.id),
-        event_at=_iso(record.event_at) if record.event_at and is_iso else _extractor(record.event_at),
-        event_at_unit="ms" if record.event_at_unit == "iso" else record.event_at_unit,
-        unique=record.unique,
-        contiguous=record.contiguous,
-    )
-
-
-@lru_cache(256)
-def _iso(text: str) -> Extract:
-    """An ISO 8601 time as Unix milliseconds; one without an offset is taken for UTC."""
-    read = extractor(text)
-
-    def milliseconds(value: Value) -> Value:
-        found = read(value)
-        if not isinstance(found, str):
-            return None
-        try:
-            time = datetime.fromisoformat(found)
-            return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
-        except (ValueError, OverflowError):
-            return None
-
-    return milliseconds
-
-
 def _resume(resume: model.Resume, connection_id: str) -> Resume:
     return Resume(
         query={name: normal(value, connection_id) for name, value in (resume.query or {}).items()},
         rewind=resume.rewind,
         inclusive=resume.inclusive,
+        instance=resume.instance,
+        elsewhere=resume.elsewhere,
+        rewind_elsewhere=resume.rewind_elsewhere,
+        floor=None if resume.floor is None else extractor(resume.floor),
         order=resume.order,
         complete=_condition(resume.complete),
         at_most=resume.at_most,

@@ -29,7 +29,9 @@ from streamlease.spec.fields import (
     Template,
     Url,
 )
+from streamlease.spec.record import Ack, Record
 from streamlease.spec.units import seconds
+from streamlease.spec.unwrap import Unwrap
 
 READY_WITHIN = "30s"
 SAVE_EVERY = "10s"
@@ -45,25 +47,14 @@ class Ready(_Part):
     within: Duration = READY_WITHIN
 
 
-class Record(_Part):
-    when: Condition | None = Field(None, description="True of a message that is data; without it, every message is")
-    payload: Path | None = Field(None, description="What to deliver of it; without it, the whole message")
-    sequence: Path | None = Field(None, description="The upstream's own cursor of a record")
-    type: Literal["number", "string"] = "number"
-    sequence_unit: Literal["s", "ms", "us", "ns"] | None = Field(
-        None, description="The sequence is a Unix time in this unit; a wrong clock cannot take the position ahead"
-    )
-    id: Path | None = Field(None, description="What tells two records apart")
-    event_at: Path | None = Field(None, description="The upstream's own time of the event")
-    event_at_unit: Literal["s", "ms", "us", "ns", "iso"] = "ms"
-    unique: Flag = Field(default=False, description="A sequence names one record only, and may serve as its id")
-    contiguous: Flag = Field(default=False, description="Sequences rise by one, so that a jump is a gap")
-
-
 class Resume(_Part):
     query: CursorQuery | None = Field(None, description="URL parameters with {sequence} in them")
     rewind: Number = Field(0, description="Taken off a numeric cursor, in its own unit")
     inclusive: Flag = Field(default=True, description="The upstream sends the cursor's own records again")
+    instance: Name | None = Field(None, description="What numbers the sequences; without it, the URL's host")
+    elsewhere: Literal["resume", "live"] = Field("resume", description="Whether another instance's cursor is used")
+    rewind_elsewhere: Number = Field(0, description="Taken off another instance's cursor, besides rewind")
+    floor: Path | None = Field(None, description="Where a message says the oldest sequence that the upstream has")
     order: Literal["oldest_first", "newest_first"] = "oldest_first"
     complete: Condition | None = Field(None, description="True of the message that ends the replay")
     at_most: Count | None = Field(None, description="The upstream replays no more records than this")
@@ -106,7 +97,9 @@ class ConnectionSpec(_Part):
         default_factory=list, description="Messages to send, in order, once the socket is open"
     )
     ready: Annotated[Ready, BeforeValidator(_ready)] | None = None
+    unwrap: Unwrap | None = Field(None, description="What lies around the messages, from the outside in")
     record: Record = Field(default_factory=Record)
+    ack: Ack | None = Field(None, description="What the upstream is told of each message")
     resume: Resume = Field(default_factory=Resume)
     keepalive: Keepalive = Field(default_factory=Keepalive)
     retry: Retry = Field(default_factory=Retry)
@@ -140,8 +133,10 @@ class ConnectionSpec(_Part):
         record, resume, keepalive = self.record, self.resume, self.keepalive
         numeric, newest_first = record.type == "number", resume.order == "newest_first"
         cursor, sequence = self.takes_cursor, record.sequence is not None
-        settings = sorted({"rewind", "inclusive", "complete", "at_most"} & resume.model_fields_set)
+        needing_one = {"rewind", "inclusive", "complete", "at_most", "elsewhere", "rewind_elsewhere", "floor"}
+        settings = sorted(needing_one & resume.model_fields_set)
         return [
+            *record.rules(),
             (
                 cursor and not sequence,
                 "{sequence} is to be sent, but record.sequence does not say where a record's sequence lies",
@@ -156,6 +151,10 @@ class ConnectionSpec(_Part):
                 "resume.order newest_first needs record.type number, for texts have no order",
             ),
             (resume.at_most is not None and not newest_first, "resume.at_most needs resume.order newest_first"),
+            (
+                bool(resume.rewind_elsewhere) and (not numeric or resume.elsewhere == "live"),
+                "resume.rewind_elsewhere needs record.type number, and resume.elsewhere resume",
+            ),
             (bool(resume.rewind) and not numeric, "resume.rewind needs record.type number: nothing comes off a text"),
             (record.contiguous and not numeric, "record.contiguous needs record.type number"),
             (record.contiguous and newest_first, "record.contiguous does not go with resume.order newest_first"),

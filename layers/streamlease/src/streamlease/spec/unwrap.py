@@ -51,6 +51,7 @@ def _checked(value: object) -> list[Any]:
             read = True
         else:
             raise Unfit(f"has a {where} that is no codec and no map; known are {', '.join(_CODECS)}, each")
+    decoder(steps, 1)
     return steps
 
 

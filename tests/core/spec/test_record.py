@@ -1,0 +1,105 @@
+"""What a spec says of records and acknowledgements: what it compiles to, and what does not fit together."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from streamlease.feed.shape import Acks, RecordShape
+from streamlease.spec.compile import compile_spec
+from streamlease.spec.model import ConnectionSpec
+from streamlease.spec.problems import sentences
+
+MESSAGE: Any = {"seq": 7, "data": [{"id": 1, "s": "A", "at": "2021-02-10T23:33:20.5Z"}]}
+ENTRY = MESSAGE["data"][0]
+
+
+def spec(**fields: Any) -> ConnectionSpec:
+    return ConnectionSpec.model_validate({"id": "x", "url": "wss://a.test/", **fields})
+
+
+def shape(**record: Any) -> RecordShape:
+    return compile_spec(spec(record=record)).record
+
+
+def problems(**fields: Any) -> list[str]:
+    with pytest.raises(ValidationError) as raised:
+        spec(**fields)
+    return sentences(raised.value)
+
+
+def test_a_path_that_begins_with_a_dollar_is_read_from_the_message_and_all_else_from_the_entry() -> None:
+    made = shape(each="data", sequence="$.seq", id="[s, id]", payload="$", event_at="at", event_at_unit="iso")
+    assert made.of_message == {"sequence", "payload"}
+    assert made.each is not None
+    assert made.each(MESSAGE) == [ENTRY]
+    assert made.sequence is not None
+    assert made.sequence(MESSAGE) == 7
+    assert made.record_id is not None
+    assert made.record_id(ENTRY) == ["A", 1]
+    assert made.payload is not None
+    assert made.payload(MESSAGE) == MESSAGE
+    assert made.event_at is not None
+    assert made.event_at(ENTRY) == 1_613_000_000_500
+
+
+def test_without_a_list_a_dollar_changes_nothing() -> None:
+    assert shape(payload="$.data[0]").of_message == frozenset()
+
+
+def test_a_series_follows_the_sequence_unless_it_names_a_number() -> None:
+    by_sequence = shape(each="data", sequence="$.seq", series={}).series
+    assert by_sequence is not None
+    assert by_sequence.number(MESSAGE) == 7
+    assert "number" in shape(each="data", sequence="$.seq", series={}).of_message
+    by_number = shape(each="data", series={"number": "id", "key": "$.seq", "keys": 3}).series
+    assert by_number is not None
+    assert (by_number.number(ENTRY), by_number.most_keys) == (1, 3)
+
+
+def test_an_acknowledgement_is_a_template_and_what_to_put_into_it() -> None:
+    acks = compile_spec(spec(ack={"send": {"id": "{id}", "by": "{connection_id}"}, "capture": {"id": "e.id"}})).acks
+    assert isinstance(acks, Acks)
+    assert acks.message == {"id": "{id}", "by": "x"}
+    assert acks.capture["id"]({"e": {"id": 5}}) == 5
+    assert (acks.on, acks.gather) == ("durable", "each")
+
+
+def test_a_spec_keeps_its_unwrapping_as_written_and_compiles_it() -> None:
+    made = spec(unwrap=[{"json": "data"}, "each"])
+    assert made.stored()["unwrap"] == [{"json": "data"}, "each"]
+    assert compile_spec(made).decode('[{"data":"1"},2]') == [{"data": "1"}, 2]
+    assert compile_spec(spec()).decode("1") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"record": {"sequence": "$seq"}}, "$ is followed by a dot or a bracket"),
+        ({"record": {"id": "a["}}, "record.id is not a JMESPath expression"),
+        ({"record": {"series": {}}}, "record.series needs a number to follow"),
+        ({"record": {"sequence": "s", "contiguous": True, "series": {}}}, "say the same: keep one"),
+        ({"record": {"series": {"number": "n", "first": "a", "previous": "b"}}}, "first and previous"),
+        ({"record": {"series": {"number": "n", "keys": 9}}}, "keys says nothing without record.series.key"),
+        ({"record": {"series": {"number": "n", "key": "k", "keys": 900_000}}}, "record.series.keys is over 100000"),
+        ({"record": {"dedupe": {}}}, "record.dedupe needs a key"),
+        ({"record": {"id": "a", "dedupe": {"most": 900_000}}}, "record.dedupe.most is over 100000"),
+        ({"unwrap": "brotli"}, "unwrap has 'brotli' as step 1; known are gzip"),
+        ({"ack": {"send": "x"}}, "ack.capture is missing"),
+        ({"ack": {"send": "x", "capture": {}}}, "ack.capture is empty"),
+        ({"ack": {"send": "x", "capture": {"id": "a"}}}, "ack.send does not say {id}"),
+        ({"ack": {"send": "{id}{other}", "capture": {"id": "a"}}}, "ack.send has {other}, which nothing fills in"),
+        ({"ack": {"send": "{sequence}", "capture": {"sequence": "a"}}}, "ack.capture has 'sequence'; a name is"),
+        ({"resume": {"floor": "a"}}, "resume.floor needs a cursor"),
+        (
+            {
+                "record": {"sequence": "s", "type": "string"},
+                "resume": {"query": {"c": "{sequence}"}, "rewind_elsewhere": 1},
+            },
+            "resume.rewind_elsewhere needs record.type number",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_said_with_what_would(fields: dict[str, Any], sentence: str) -> None:
+    said = problems(**fields)
+    assert any(sentence in line for line in said), said
