@@ -211,15 +211,16 @@ def test_a_loop_that_stands_still_past_a_deadline_ends_the_process() -> None:
         assert reason.startswith("the event loop stood still for")
 
 
-def test_a_keeper_that_crashes_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit], ids=["by an error", "by leaving its thread"])
+def test_a_keeper_that_crashes_ends_the_process(monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]) -> None:
     bench = Bench()
 
     def crash(*_: object) -> None:
-        raise ZeroDivisionError("oops")
+        raise kind("oops")
 
     monkeypatch.setattr(bench.keeper, "handle", crash)
     with started(bench):
-        assert bench.ended.get(timeout=WITHIN_S) == "the keeper crashed (ZeroDivisionError: oops)"
+        assert bench.ended.get(timeout=WITHIN_S) == f"the keeper crashed ({kind.__name__}: oops)"
 
 
 def test_the_watchdog_ends_a_process_whose_loop_could_not() -> None:

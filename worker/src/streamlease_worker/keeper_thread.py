@@ -121,7 +121,7 @@ class KeeperThread:
     def _run(self) -> None:
         try:
             self._rounds()
-        except Exception as error:  # noqa: BLE001  # a keeper that does not run keeps nothing: better no process
+        except BaseException as error:  # noqa: BLE001  # a keeper that does not run keeps nothing: better no process
             self._log.crashed("keeper_crashed", error)
             self._end(f"the keeper crashed ({type(error).__name__}: {error})")
 
