@@ -338,3 +338,20 @@ def test_the_null_sink_counts_and_keeps_to_the_fence() -> None:
     sink = NullSink()
     on(lambda: sink, scenario)
     assert sink.lines == 2
+
+
+def test_what_the_writer_cannot_even_begin_is_told_and_the_next_batch_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.jsonl"
+
+    def no_memory(descriptor: int, data: bytes) -> int:
+        raise MemoryError
+
+    async def scenario(sink: Sink) -> None:
+        with writes(monkeypatch, no_memory), pytest.raises(MemoryError):
+            await sink.deliver(batch(b"1"))
+        await sink.deliver(batch(b"1"))
+
+    on(lambda: open_file(path), scenario)
+    assert path.read_text() == "1\n"

@@ -96,6 +96,8 @@ class JsonlSink:
                 retryable=True,
             )
             outcomes = [fenced or fault for fenced in outcomes]
+        except Exception as error:  # noqa: BLE001  # without this thread every delivery would wait for ever, in silence
+            outcomes = [fenced or error for fenced in outcomes]
         for order, outcome in zip(orders, outcomes, strict=True):
             _tell(order.done, outcome)
 
