@@ -3,6 +3,7 @@
 Idempotent. It keeps to its time: what is left over is where the next run begins.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamlease import items, membership, plan
@@ -17,8 +18,6 @@ from streamlease.timing import Instant, Timing
 from streamlease.write import Always, Index, Item, Read, Scan, Table, Update, Value
 
 OWNER_WALK_EVERY_MS = 15 * 60_000
-WALK_PAGE = 100
-"""Owned connections between two looks at the time: each may have to be orphaned."""
 OLDEST_READ = 25
 """How many of the freed connections are read to tell how long they have waited: the index does not say."""
 
@@ -175,19 +174,28 @@ def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
     everybody = this.roster.members
     alive = {m.worker_id: True for m in everybody if m.state in (MemberState.LIVE, MemberState.DRAINING)}
     testaments: dict[str, Testament] = {}
+    got_on = False
     cursor = place.walk
     while True:
-        answer = yield from page(Scan(Table.CONNECTIONS, Index.BY_OWNER, cursor=cursor, limit=WALK_PAGE))
+        answer = yield from page(Scan(Table.CONNECTIONS, Index.BY_OWNER, cursor=cursor))
         swept = Swept()
-        for owner, group in (yield from _of_the_dead(answer.items, alive)).items():
+        seen_all = True
+        for owner, some in _in_batches((yield from _of_the_dead(answer.items, alive))):
+            instant = yield from now()
+            if instant.mono_s >= this.stop_at_s and got_on:
+                seen_all = False  # the page is read again by the next run, less what was freed of it
+                break
             if owner not in testaments:
                 testaments[owner] = yield from pages.seal(owner)
                 report.malformed += testaments[owner].malformed
-            for some in chunks(group, BATCH_WRITES):
-                yield from free(some, owner, testaments[owner], swept)
+            yield from free(some, owner, testaments[owner], swept)
+            got_on = True
         report.orphaned += len(swept.offers)
         report.untaken_offers += swept.untaken
         report.malformed += swept.malformed
+        if not seen_all:
+            return replace(place, walk=cursor)
+        got_on = True
         cursor = answer.cursor
         if cursor is None:
             report.walked_owners = True
@@ -195,6 +203,12 @@ def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
         instant = yield from now()
         if instant.mono_s >= this.stop_at_s:
             return replace(place, walk=cursor)
+
+
+def _in_batches(of_owners: Mapping[str, list[Item]]) -> Iterator[tuple[str, tuple[Item, ...]]]:
+    for owner, group in of_owners.items():
+        for some in chunks(group, BATCH_WRITES):
+            yield owner, some
 
 
 def _of_the_dead(owned: tuple[Item, ...], alive: dict[str, bool]) -> Flow[dict[str, list[Item]]]:
