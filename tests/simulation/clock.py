@@ -18,6 +18,8 @@ class Clock:
     rate_ppm: float = 0.0
     booted_s: float = 0.0
     """What the monotonic clock showed at the true instant 0: no two hosts agree on it."""
+    alone_since_us: int | None = None
+    """Since when its time daemon reaches no reference: it goes on to tell what it measured last."""
     steps: list[tuple[int, float]] = field(default_factory=list)
     """When the wall clock was stepped, and the offset before."""
 
@@ -33,6 +35,8 @@ class Clock:
 
     def measured(self, at_us: int) -> tuple[float, int]:
         """What its time daemon measured at `at_us`: a bound of the error, and the second at which it did."""
+        if self.alone_since_us is not None:
+            at_us = min(at_us, self.alone_since_us)
         offset_ms = self.offset_ms
         for stepped_us, before_ms in reversed(self.steps):
             if stepped_us > at_us:

@@ -22,11 +22,12 @@ BEGINS_US = 20 * S
 
 @dataclass(slots=True)
 class Stage:
-    """`landed` holds every write that was carried out, in order."""
+    """`landed` holds every write that was carried out, in order, `refused` every one whose condition did not hold."""
 
     simulation: Simulation
     violations: list[Violation] = field(default_factory=list)
     landed: list[Landing] = field(default_factory=list)
+    refused: list[Landing] = field(default_factory=list)
 
     def writes(self, kind: str, *, after_us: int = 0) -> list[Landing]:
         return [each for each in self.landed if each.at_us >= after_us and label(each.write) == kind]
@@ -79,7 +80,9 @@ def scenario(
 def play(scenario: Scenario, meanwhile: Callable[[Stage], None] = lambda _: None) -> Stage:
     """Run it; `meanwhile` may put events of its own on the kernel before."""
     stage = Stage(Simulation(scenario))
-    stage.simulation.store.observers.append(lambda landing: stage.landed.append(landing) if landing.applied else None)
+    stage.simulation.store.observers.append(
+        lambda landing: (stage.landed if landing.applied else stage.refused).append(landing)
+    )
     meanwhile(stage)
     stage.violations = stage.simulation.play()
     return stage

@@ -114,7 +114,7 @@ class Worker:
             return
         measured_us = self._keeping.now_us // CLOCK_MEASURED_US * CLOCK_MEASURED_US
         bound_ms, reference_ms = self.process.clock.measured(measured_us)
-        watch.read(Reading(bound_ms, reference_ms, synchronised=True), now, now)
+        watch.read(Reading(bound_ms, reference_ms, synchronised=self.process.clock.alone_since_us is None), now, now)
         again_us = CLOCK_READ_US if watch.judge(now).may_claim else CLOCK_AGAIN_US
         self._keeping.at(self._keeping.now_us + again_us, lambda: self._read_clock(watch))
 
