@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from streamlease.envelope import LARGEST, Envelope, decode, encode
+from streamlease.envelope import Envelope, decode, encode
 from streamlease.errors import Malformed
+from streamlease.feed.decoding import json_value
 from streamlease.feed.events import Gap, Record
 from streamlease.write import Value
 
@@ -60,11 +61,17 @@ def test_text_is_a_string_and_binary_is_base64_and_says_so() -> None:
 
 
 def test_what_json_can_say_and_python_or_utf8_cannot_is_encoded_all_the_same() -> None:
-    payload = json.loads('{"big": [1e999, -1e999], "half": "\\ud800", "ok": 1.5}')
+    payload = json_value('{"big": [1e999, -1e999, 12345678901234567890123], "half": "\\ud800", "ok": 1.5}')
     line = encode("c", 7, Record(1, None, None, None, WALL_MS, payload))
-    assert json.loads(line)["payload"] == {"big": [LARGEST, -LARGEST], "half": "\ud800", "ok": 1.5}
-    nan = encode("c", 7, Record(1, None, None, None, WALL_MS, [float("nan")]))
-    assert json.loads(nan)["payload"] == [None]
+    largest = 1.7976931348623157e308
+    expected = {"big": [largest, -largest, 12345678901234567890123], "half": "\ud800", "ok": 1.5}
+    assert json.loads(line)["payload"] == expected
+
+
+@pytest.mark.parametrize("beside", ["", "\ud800"])
+def test_a_number_that_json_does_not_have_is_null(beside: str) -> None:
+    line = encode("c", 7, Record(1, None, None, None, WALL_MS, [float("nan"), {"a": float("-inf")}, beside]))
+    assert json.loads(line)["payload"] == [None, {"a": None}, beside]
 
 
 @pytest.mark.parametrize(

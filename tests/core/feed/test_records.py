@@ -242,11 +242,7 @@ def test_a_window_is_bounded_and_holds_exactly_the_last_keys_of_its_time(
     window, now, last = Window(most, 50), 0, dict[str, int]()
     for key, later in steps:
         now += later
-        newest = sorted(last, key=lambda k: last[k], reverse=True)
-        held = window.holds(key, now)
-        assert not held or now - last[key] <= 50
-        if key in newest[:1] and now - last[key] <= 50:
-            assert held
+        assert window.holds(key, now) == (key in list(last)[-most:] and now - last[key] <= 50)
         window.add(key, now)
         last.pop(key, None)
         last[key] = now

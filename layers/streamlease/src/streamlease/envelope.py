@@ -11,15 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from streamlease.errors import Malformed
 from streamlease.feed.events import Gap, Record
 from streamlease.model import Sequence
 from streamlease.write import Value
 
 VERSION: Final = 1
-LARGEST: Final = 1.7976931348623157e308
 
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False).encode
+_encode = msgspec.json.Encoder().encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
 
@@ -57,10 +58,8 @@ def encode(connection_id: str, epoch: int, delivery: Record | Gap) -> bytes:
             fields["to"] = delivery.to_sequence
         fields["reason"] = delivery.reason
     try:
-        return _encode(fields).encode()
+        return _encode(fields)  # a number that JSON does not have becomes null
     except UnicodeEncodeError:  # a lone surrogate, which JSON can say and UTF-8 cannot
-        return _encode_ascii(fields).encode()
-    except ValueError:  # a number beyond a double, such as 1e999, which JSON can say and Python reads as infinity
         return _encode_ascii(_finite(fields)).encode()
 
 
@@ -129,9 +128,9 @@ def _sequence(fields: Mapping[str, Value], name: str) -> Sequence | None:
 
 
 def _finite(value: object) -> object:
-    """`value` without the numbers that no JSON has: the infinite become the largest, what is no number becomes null."""
+    """`value` with null for the numbers that JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else math.copysign(LARGEST, value)
+        return None
     if isinstance(value, Mapping):
         return {name: _finite(field) for name, field in value.items()}
     if isinstance(value, list | tuple):

@@ -5,8 +5,11 @@ bounded before it is made. `spec.unwrap` makes the decoders that take more than 
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
+
+import msgspec
 
 from streamlease.write import Value
 
@@ -32,18 +35,33 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-_decode = json.JSONDecoder(parse_constant=_refuse).decode
+def _finite(text: str) -> float:
+    """A number beyond a double becomes the largest there is, so that whatever was read can be written again."""
+    value = float(text)
+    return value if math.isfinite(value) else math.copysign(_LARGEST, value)
+
+
+_LARGEST = 1.7976931348623157e308
+_SHORTEST_TOO_DEEP = 2 * DEEPEST
+_decode = msgspec.json.Decoder().decode
+_decode_odd = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode
+"""Takes what the other does not and JSON can say: half of a surrogate pair, and numbers beyond a double."""
 
 
 def json_value(data: str | bytes) -> Value:
     """A text or binary message as JSON. Raises Undecodable."""
+    value: Value
     try:
-        text = data if isinstance(data, str) else data.decode()
-        value: Value = _decode(text)
+        value = _decode(data)
     except (ValueError, RecursionError):
-        raise Undecodable("not_json") from None
-    if text.count("[") + text.count("{") > DEEPEST and too_deep(value):
-        raise Undecodable("not_json")
+        try:
+            value = _decode_odd(data if isinstance(data, str) else data.decode())
+        except (ValueError, RecursionError):
+            raise Undecodable("not_json") from None
+    if len(data) > _SHORTEST_TOO_DEEP:
+        nested = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+        if nested > DEEPEST and too_deep(value):
+            raise Undecodable("not_json")
     return value
 
 
