@@ -96,11 +96,11 @@ def test_fields_of_a_later_release_are_passed_over_and_told() -> None:
     compiled = compile_item(
         "x",
         "ws://a",
-        {"record": {"sequence": "t", "window": 5}, "rules": [{"on": 4004}], "keepalive": {"stale_after": "5s"}},
+        {"record": {"sequence": "t", "window": 5}, "later": [{"on": 4004}], "keepalive": {"stale_after": "5s"}},
     )
     assert [sentence.partition(";")[0] for sentence in compiled.ignored] == [
         "field record.window is not known",
-        "field rules is not known",
+        "field later is not known",
     ]
     assert compiled.feed.keepalive.stale_after_s == 5
     assert compiled.feed.record.sequence is not None

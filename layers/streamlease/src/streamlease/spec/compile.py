@@ -1,19 +1,20 @@
 """From a validated spec, or the map that an item holds, to the `Feed` that a machine runs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
 from streamlease.feed.feed import Extract, Feed, Keepalive, Resume, Retry
-from streamlease.spec import compile_record, model
+from streamlease.spec import compile_record, compile_session, stream
 from streamlease.spec.document import without_unknown
 from streamlease.spec.expression import condition, extractor
 from streamlease.spec.model import ConnectionSpec
-from streamlease.spec.placeholders import normal
+from streamlease.spec.placeholders import NAME, normal
 from streamlease.spec.problems import BadSpec, Problem, sentences
+from streamlease.spec.together import captured
 from streamlease.spec.units import seconds, size
 from streamlease.spec.unwrap import decoder
 from streamlease.write import Value
@@ -50,20 +51,35 @@ def compile_item(connection_id: str, upstream_url: str, stored: Mapping[str, Val
 def compile_spec(spec: ConnectionSpec) -> Feed:
     name = spec.id
     most_bytes = size(str(spec.max_message))
+
+    def template(value: Value) -> Value:
+        return _template(value, name, spec.values.keys())
+
+    query, parameters = _query(spec, template)
     return Feed(
         connection_id=name,
-        url=_url(spec),
-        headers={header: normal(value, name) for header, value in spec.headers.items()},
+        url=_url(normal(spec.url, name), query),
+        headers={header: str(template(value)) for header, value in spec.headers.items()},
+        query=query,
+        parameters=parameters,
         subprotocols=tuple(spec.subprotocols),
-        open_messages=tuple(_template(message, name) for message in spec.open),
+        fetch=None if spec.fetch is None else compile_session.fetching(spec.fetch, template),
+        computed=compile_session.values(spec.values, template),
+        open_messages=tuple(compile_session.step(entry, template) for entry in spec.open),
         ready=_condition(spec.ready.when if spec.ready else None),
-        ready_within_s=seconds(spec.ready.within if spec.ready else model.READY_WITHIN),
+        ready_within_s=seconds(spec.ready.within if spec.ready else stream.READY_WITHIN),
         decode=decoder(spec.unwrap or (), most_bytes),
         record=compile_record.record_shape(spec.record),
-        acks=None if spec.ack is None else compile_record.acks(spec.ack, lambda message: _template(message, name)),
-        resume=_resume(spec.resume, name),
+        acks=None if spec.ack is None else compile_record.acks(spec.ack, template),
+        resume=_resume(spec.resume, template),
         retry=_retry(spec.retry),
-        keepalive=_keepalive(spec.keepalive),
+        rules=tuple(compile_session.rule(index, rule, template) for index, rule in enumerate(spec.rules)),
+        rotation=compile_session.rotation(spec.rotate),
+        pace=None if spec.pace is None else compile_session.pace(spec.pace),
+        max_send_bytes=None if spec.max_send in (None, "never") else size(str(spec.max_send)),
+        route=compile_session.route(spec.tls, spec.proxy, spec.private_addresses, template),
+        compression=spec.compression,
+        keepalive=_keepalive(spec.keepalive, template),
         open_timeout_s=seconds(spec.open_within),
         close_within_s=seconds(spec.close_within),
         close_code=spec.close_code,
@@ -73,17 +89,27 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
     )
 
 
-def _url(spec: ConnectionSpec) -> str:
-    url = normal(spec.url, spec.id)
-    parameters = [
-        f"{quote(name, safe=_PLAIN_IN_QUERY)}={_quoted(normal(text, spec.id))}"
-        for name, given in spec.query.items()
-        for text in (given if isinstance(given, list) else [given])
-    ]
-    if not parameters:
+def _query(
+    spec: ConnectionSpec, template: Callable[[Value], Value]
+) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
+    """The parameters that are always there, quoted; and those that the upstream's words are put into."""
+    names = captured(spec)
+    always: list[tuple[str, str]] = []
+    filled: dict[str, str] = {}
+    for name, given in spec.query.items():
+        for text in given if isinstance(given, list) else [given]:
+            if names.intersection(NAME.findall(text)):
+                filled[name] = str(template(text))
+            else:
+                always.append((name, _quoted(str(template(text)))))
+    return tuple(always), filled
+
+
+def _url(url: str, query: tuple[tuple[str, str], ...]) -> str:
+    if not query:
         return url
     separator = "" if url.endswith(("?", "&")) else "&" if "?" in url else "?"
-    return url + separator + "&".join(parameters)
+    return url + separator + "&".join(f"{quote(name, safe=_PLAIN_IN_QUERY)}={value}" for name, value in query)
 
 
 def _quoted(text: str) -> str:
@@ -95,30 +121,29 @@ def _quoted(text: str) -> str:
         if not opening:
             return quoted
         inside, closing, after = rest.partition("}")
-        if closing and ":" in inside:
+        if closing and (":" in inside or inside.startswith("=")):
             quoted, rest = f"{quoted}{{{inside}}}", after
         else:
             quoted += quote("{")
 
 
-def _template(value: Any, connection_id: str) -> Value:
+def _template(value: Value, connection_id: str, computed: AbstractSet[str]) -> Value:
     if isinstance(value, str):
-        return normal(value, connection_id)
-    if isinstance(value, dict):
-        return {name: _template(entry, connection_id) for name, entry in value.items()}
+        return normal(value, connection_id, computed)
+    if isinstance(value, Mapping):
+        return {name: _template(entry, connection_id, computed) for name, entry in value.items()}
     if isinstance(value, list):
-        return [_template(entry, connection_id) for entry in value]
-    scalar: Value = value
-    return scalar
+        return [_template(entry, connection_id, computed) for entry in value]
+    return value
 
 
 def _condition(text: str | None) -> Extract | None:
     return None if text is None else condition(text)
 
 
-def _resume(resume: model.Resume, connection_id: str) -> Resume:
+def _resume(resume: stream.Resume, template: Callable[[Value], Value]) -> Resume:
     return Resume(
-        query={name: normal(value, connection_id) for name, value in (resume.query or {}).items()},
+        query={name: str(template(value)) for name, value in (resume.query or {}).items()},
         rewind=resume.rewind,
         inclusive=resume.inclusive,
         instance=resume.instance,
@@ -129,10 +154,15 @@ def _resume(resume: model.Resume, connection_id: str) -> Resume:
         complete=_condition(resume.complete),
         at_most=resume.at_most,
         without_cursor=resume.without_cursor,
+        token=resume.token,
+        url=resume.url,
+        reaches_back_s=None if resume.reaches_back is None else seconds(resume.reaches_back),
+        too_old=resume.too_old,
+        beginning=resume.beginning,
     )
 
 
-def _retry(retry: model.Retry) -> Retry:
+def _retry(retry: stream.Retry) -> Retry:
     return Retry(
         first_s=seconds(retry.first),
         longest_s=seconds(retry.longest),
@@ -142,9 +172,11 @@ def _retry(retry: model.Retry) -> Retry:
     )
 
 
-def _keepalive(keepalive: model.Keepalive) -> Keepalive:
+def _keepalive(keepalive: stream.Keepalive, template: Callable[[Value], Value]) -> Keepalive:
     return Keepalive(
         ping_every_s=None if keepalive.ping_every == "off" else seconds(keepalive.ping_every),
         pong_within_s=seconds(keepalive.pong_within),
         stale_after_s=None if keepalive.stale_after is None else seconds(keepalive.stale_after),
+        beat=None if keepalive.message is None else compile_session.beat(keepalive.message, template),
+        heartbeat=_condition(keepalive.heartbeat),
     )

@@ -232,6 +232,73 @@ def _json(value: object, path: str, depth: int) -> None:
         raise Unfit(f"{where}{shown(value)}, which JSON does not have; put quotes around it")
 
 
+def _template_text(value: object) -> str:
+    text = _text(value, "a text")
+    return placeholders.check(text, cursor=True, show=False)
+
+
+def _variable_name(value: object) -> str:
+    text = _text(value, "a name")
+    if placeholders.NAME.fullmatch(f"{{{text}}}") is None:
+        raise Unfit(f"is {text!r}; a name is letters, digits and _, not beginning with a digit")
+    return text
+
+
+def _free_name(value: object) -> None:
+    name = _variable_name(value)
+    if name in placeholders.RESERVED:
+        raise Unfit("means something else already; choose another name")
+
+
+def _captures(value: object) -> dict[str, str]:
+    captures = _map(value, "names and paths")
+    for name, path in captures.items():
+        try:
+            _free_name(name)
+            _extractor(path)
+        except Unfit as error:
+            raise Unfit(f"has {shown(name)}, which {error}") from None
+    return captures
+
+
+def _reference(value: object) -> str:
+    text = _text(value, "a reference to a secret")
+    placeholders.check(text, cursor=False, show=False)
+    if not placeholders.is_reference(text):
+        raise Unfit(f"must be a reference, so that no secret stands in a spec: {placeholders.USE_A_REFERENCE}")
+    return text
+
+
+def _http_url(value: object) -> str:
+    return url.check(_text(value, "a URL that begins with https:// or http://"), schemes=("https", "http"))
+
+
+def _proxy(value: object) -> str:
+    text = _text(value, "env, none, or a URL such as http://proxy.example:3128")
+    return text if text in ("env", "none") or placeholders.is_reference(text) else url.check_proxy(text)
+
+
+def _size_or_never(value: object) -> str | int:
+    return "never" if value == "never" else _size(value)
+
+
+def _name_or_duration(value: object) -> str:
+    text = _text(value, "a duration such as 30s, or a name")
+    if text[:1].isdigit():
+        units.seconds(text)
+    else:
+        expression.extractor(text)
+    return text
+
+
+def _scalar(value: object) -> str | int | float:
+    if isinstance(value, str):
+        return _text(value, "a text")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Unfit(f"is {shown(value)}; it must be a text or a number")
+    return value
+
+
 def _protocol(value: object) -> str:
     text = _text(value, "a text")
     if not _TOKEN.fullmatch(text):
@@ -284,5 +351,27 @@ type Query = Annotated[
 type CursorQuery = Annotated[dict[str, str], PlainValidator(_cursor_query), WithJsonSchema(_TEXTS_SCHEMA)]
 type Template = Annotated[
     Any, PlainValidator(_template), WithJsonSchema({"description": "Any JSON; a text is sent as it is"})
+]
+type Text = Annotated[str, PlainValidator(_template_text), WithJsonSchema(_TEXT_SCHEMA)]
+type VariableName = Annotated[str, PlainValidator(_variable_name), WithJsonSchema(_TEXT_SCHEMA)]
+type Captures = Annotated[
+    dict[str, str],
+    PlainValidator(_captures),
+    WithJsonSchema({"type": "object", "additionalProperties": _EXPRESSION_SCHEMA}),
+]
+type Reference = Annotated[str, PlainValidator(_reference), WithJsonSchema(_TEXT_SCHEMA)]
+type HttpUrl = Annotated[str, PlainValidator(_http_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+type Proxy = Annotated[str, PlainValidator(_proxy), WithJsonSchema(_TEXT_SCHEMA)]
+type Digits = Annotated[int, PlainValidator(whole(1, 64)), WithJsonSchema({"type": "integer", "minimum": 1})]
+type SendSize = Annotated[
+    str | int,
+    PlainValidator(_size_or_never),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+]
+type NameOrDuration = Annotated[str, PlainValidator(_name_or_duration), WithJsonSchema(_TEXT_SCHEMA)]
+type Scalar = Annotated[
+    str | int | float,
+    PlainValidator(_scalar),
+    WithJsonSchema({"type": ["string", "number"]}),
 ]
 type Protocol = Annotated[str, PlainValidator(_protocol), WithJsonSchema(_TEXT_SCHEMA)]

@@ -5,87 +5,40 @@ Fields keep what was written ("60s", not 60.0), so that the stored spec reads li
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
 
+from streamlease.spec import placeholders, session, together
 from streamlease.spec.fields import (
     CloseCode,
-    Condition,
-    Count,
-    CursorQuery,
     Duration,
-    DurationOrOff,
     Flag,
     Headers,
-    HttpStatus,
     Id,
     Labels,
     Name,
-    Number,
-    Path,
     Protocol,
+    Proxy,
     Query,
+    SendSize,
     Size,
-    Template,
     Url,
 )
+from streamlease.spec.part import Part
 from streamlease.spec.record import Ack, Record
+from streamlease.spec.session import Computed, Entry, Fetch, Pace, Rotate, Rule, Tls
+from streamlease.spec.stream import Checkpoint, Keepalive, Ready, Resume, Retry
 from streamlease.spec.units import seconds
 from streamlease.spec.unwrap import Unwrap
 
-READY_WITHIN = "30s"
-SAVE_EVERY = "10s"
 _PUT_IT = "put {sequence} into resume.query, a header or an open message"
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class Ready(_Part):
-    when: Condition = Field(description="True of the message that says the subscription stands")
-    within: Duration = READY_WITHIN
-
-
-class Resume(_Part):
-    query: CursorQuery | None = Field(None, description="URL parameters with {sequence} in them")
-    rewind: Number = Field(0, description="Taken off a numeric cursor, in its own unit")
-    inclusive: Flag = Field(default=True, description="The upstream sends the cursor's own records again")
-    instance: Name | None = Field(None, description="What numbers the sequences; without it, the URL's host")
-    elsewhere: Literal["resume", "live"] = Field("resume", description="Whether another instance's cursor is used")
-    rewind_elsewhere: Number = Field(0, description="Taken off another instance's cursor, besides rewind")
-    floor: Path | None = Field(None, description="Where a message says the oldest sequence that the upstream has")
-    order: Literal["oldest_first", "newest_first"] = "oldest_first"
-    complete: Condition | None = Field(None, description="True of the message that ends the replay")
-    at_most: Count | None = Field(None, description="The upstream replays no more records than this")
-    without_cursor: Literal["live", "all"] = Field("live", description="What a dial without a cursor gives")
-
-
-class Keepalive(_Part):
-    ping_every: DurationOrOff = "20s"
-    pong_within: Duration = "20s"
-    stale_after: Duration | None = Field(None, description="Without any message for this long, dial again")
-
-
-class Retry(_Part):
-    first: Duration = "500ms"
-    longest: Duration = "60s"
-    proven_after: Duration = Field("30s", description="Streaming for so long lets the waits start over")
-    fatal_close_codes: list[CloseCode] = Field(default_factory=list)
-    fatal_http_statuses: list[HttpStatus] = Field(default_factory=lambda: [400, 401, 403, 404, 405, 410, 451])
-
-
-class Checkpoint(_Part):
-    every: Duration = Field(
-        SAVE_EVERY, description="How often a position that moved is stored; with each renewal in connection mode"
-    )
 
 
 def _ready(value: object) -> object:
     return {"when": value} if isinstance(value, str) else value
 
 
-class ConnectionSpec(_Part):
+class ConnectionSpec(Part):
     id: Id
     url: Url
     labels: Labels = Field(default_factory=dict)
@@ -93,8 +46,10 @@ class ConnectionSpec(_Part):
     headers: Headers = Field(default_factory=dict)
     query: Query = Field(default_factory=dict)
     subprotocols: list[Protocol] = Field(default_factory=list)
-    open: list[Template] = Field(
-        default_factory=list, description="Messages to send, in order, once the socket is open"
+    fetch: Fetch | None = Field(None, description="An HTTP call before each dial")
+    values: dict[str, Computed] = Field(default_factory=dict, description="Names, and how each value is made")
+    open: list[Entry] = Field(
+        default_factory=list, description="What to send and to wait for, in order, once the socket is open"
     )
     ready: Annotated[Ready, BeforeValidator(_ready)] | None = None
     unwrap: Unwrap | None = Field(None, description="What lies around the messages, from the outside in")
@@ -103,6 +58,14 @@ class ConnectionSpec(_Part):
     resume: Resume = Field(default_factory=Resume)
     keepalive: Keepalive = Field(default_factory=Keepalive)
     retry: Retry = Field(default_factory=Retry)
+    rules: list[Rule] = Field(default_factory=list, description="What to do about what the upstream says")
+    rotate: Rotate = Field(default_factory=Rotate)
+    pace: Pace | None = Field(None, description="How fast the upstream may be talked to")
+    max_send: SendSize | None = Field(None, description="The largest message to send, or never")
+    tls: Tls = Field(default_factory=Tls)
+    proxy: Proxy = "env"
+    compression: Flag = Field(default=False, description="Offer permessage-deflate")
+    private_addresses: Flag = Field(default=False, description="Dial private addresses, where the worker allows it")
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     open_within: Duration = "10s"
     close_within: Duration = "1s"
@@ -113,7 +76,8 @@ class ConnectionSpec(_Part):
     @property
     def takes_cursor(self) -> bool:
         """Whether the upstream is asked to go on from somewhere."""
-        return bool(self.resume.query) or _holds_cursor([*self.headers.values(), *self.open])
+        sent = [each.send if isinstance(each, session.Step) else each for each in self.open]
+        return bool(self.resume.query) or _holds_cursor([*self.headers.values(), *sent])
 
     def stored(self) -> dict[str, Any]:
         """What the connection's item keeps as `spec`: all that was set and has no attribute of its own."""
@@ -122,9 +86,16 @@ class ConnectionSpec(_Part):
         )
         return {name: value for name, value in kept.items() if value is not None}
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _knows_its_names(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        with placeholders.declaring(session.declared(data)):
+            return handler(data)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         problems = [sentence for broken, sentence in self._rules() if broken]
+        problems += together.problems(self)
         if problems:
             raise PydanticCustomError("rule", "{problems}", {"problems": "\n".join(problems)})
         return self

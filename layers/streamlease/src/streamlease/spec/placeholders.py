@@ -1,9 +1,14 @@
-"""What stands in braces in a spec's texts: the cursor, the connection's id, and references to secrets.
+"""What stands in braces in a spec's texts: the cursor, the connection's id, references to secrets, and the names that
+the spec itself gives values to: what is captured from the upstream's words, and what is computed.
 
 A reference may also be a text's whole value, without braces. `{{name}}` means `{name}` itself.
 """
 
 import re
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from streamlease.feed.secrets import REFERENCE
@@ -11,7 +16,9 @@ from streamlease.spec.unfit import Unfit
 
 SEQUENCE: Final = "sequence"
 CONNECTION_ID: Final = "connection_id"
-RESERVED: Final = frozenset({SEQUENCE, CONNECTION_ID})
+RECEIVED: Final = "received"
+SOCKET_ID: Final = "socket_id"
+RESERVED: Final = frozenset({SEQUENCE, CONNECTION_ID, RECEIVED, SOCKET_ID})
 USE_A_REFERENCE: Final = "use a reference such as secretsmanager:NAME, ssm:/path or env:NAME"
 
 _WHOLE: Final = re.compile(REFERENCE)
@@ -20,11 +27,22 @@ _NEARLY: Final = re.compile(r"(env|ssm|secretsmanager):(\S*)")
 _NEARLY_IN_BRACES: Final = re.compile(r"\{((?:env|ssm|secretsmanager):[^{}]*)\}")
 NAME: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 _DOUBLED: Final = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
+_DECLARED: Final[ContextVar[frozenset[str]]] = ContextVar("declared", default=frozenset())
 _FORM: Final = {
     "env": "env: is followed by the name of an environment variable, such as env:FEED_TOKEN",
     "ssm": "ssm: is followed by the name of a parameter, such as ssm:/feeds/token",
     "secretsmanager": "secretsmanager: is followed by the name of a secret and, for one field of it, #field",
 }
+
+
+@contextmanager
+def declaring(names: frozenset[str]) -> Iterator[None]:
+    """While a spec is validated: the names that it gives values to."""
+    token = _DECLARED.set(names)
+    try:
+        yield
+    finally:
+        _DECLARED.reset(token)
 
 
 def is_reference(text: str) -> bool:
@@ -33,7 +51,10 @@ def is_reference(text: str) -> bool:
 
 
 def holds_reference(text: str) -> bool:
-    return _WHOLE.fullmatch(text) is not None or _IN_BRACES.search(text) is not None
+    """Whether anything in it stands for a value that is not written there."""
+    if _WHOLE.fullmatch(text) is not None or _IN_BRACES.search(text) is not None:
+        return True
+    return not _DECLARED.get().isdisjoint(NAME.findall(text))
 
 
 def without_references(text: str) -> str:
@@ -52,7 +73,8 @@ def check(text: str, *, cursor: bool, show: bool = True) -> str:
     for inner in _NEARLY_IN_BRACES.findall(text):
         if _WHOLE.fullmatch(inner) is None:
             raise Unfit(f"holds a reference that is none: {_FORM[inner.partition(':')[0]]}")
-    doubled = next((name for name in _DOUBLED.findall(text) if name in RESERVED), None)
+    known = RESERVED | _DECLARED.get()
+    doubled = next((name for name in _DOUBLED.findall(text) if name in known), None)
     if doubled is not None:
         raise Unfit(f"has {{{{{doubled}}}}}, and {{{doubled}}} cannot be sent as a text of its own")
     for name in NAME.findall(text):
@@ -60,7 +82,7 @@ def check(text: str, *, cursor: bool, show: bool = True) -> str:
             raise Unfit(
                 "has {sequence}, which only resume.query, headers and open can carry" + (f": {text!r}" if show else "")
             )
-        if name not in RESERVED:
+        if name not in known:
             raise Unfit(
                 f"has {{{name}}}, which nothing fills in: {{sequence}}, {{connection_id}}, secrets such as {{env:NAME}}"
                 f" and the names of for_each are known; {{{{{name}}}}} means the text itself"
@@ -68,9 +90,15 @@ def check(text: str, *, cursor: bool, show: bool = True) -> str:
     return text
 
 
-def normal(text: str, connection_id: str) -> str:
-    """The text as a `Feed` holds it: references in braces, the id filled in."""
+def normal(text: str, connection_id: str, computed: AbstractSet[str] = frozenset()) -> str:
+    """The text as a `Feed` holds it: references in braces, the id filled in, the names of computed values marked."""
     if _WHOLE.fullmatch(text) is not None:
         return f"{{{text}}}"
-    filled = NAME.sub(lambda match: connection_id if match[1] == CONNECTION_ID else match[0], text)
+
+    def filled_in(match: re.Match[str]) -> str:
+        if match[1] == CONNECTION_ID:
+            return connection_id
+        return f"{{={match[1]}}}" if match[1] in computed else match[0]
+
+    filled = NAME.sub(filled_in, text)
     return _DOUBLED.sub(r"{\1}", filled)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from streamlease.errors import StreamleaseError
+from streamlease.spec import session
 from streamlease.spec.fields import shown
 from streamlease.spec.model import ConnectionSpec
 
@@ -45,7 +46,7 @@ def sentences(error: ValidationError) -> list[str]:
 def unknown_fields(error: ValidationError) -> list[tuple[tuple[str | int, ...], str | int, str]]:
     """Of each field that is not known: where it lies, its name, and a sentence."""
     return [
-        (detail["loc"][:-1], detail["loc"][-1], _sentence(detail))
+        (tuple(step for step in detail["loc"][:-1] if step not in session.TAGS), detail["loc"][-1], _sentence(detail))
         for detail in error.errors(include_url=False)
         if detail["type"] == "extra_forbidden"
     ]
@@ -97,6 +98,8 @@ def _choices(detail: ErrorDetails) -> str:
 def _path(loc: Sequence[str | int]) -> str:
     path = ""
     for step in loc:
+        if step in session.TAGS:
+            continue
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path or "it"
 
@@ -112,7 +115,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         return annotation
     if isinstance(annotation, TypeAliasType):
         return _model_in(annotation.__value__)
-    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+    if get_origin(annotation) in (Annotated, Union, types.UnionType, list, dict):
         return next((model for part in get_args(annotation) if (model := _model_in(part)) is not None), None)
     return None
 

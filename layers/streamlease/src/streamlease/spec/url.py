@@ -7,28 +7,33 @@ from streamlease.spec import literals, placeholders
 from streamlease.spec.unfit import Unfit
 
 LONGEST: Final = 4_096
+PROXIES: Final = ("http", "https", "socks5", "socks5h")
 _INSTEAD: Final = {"http": "ws", "https": "wss"}
 
 
-def check(url: str) -> str:
+def check(url: str, schemes: tuple[str, str] = ("wss", "ws")) -> str:
     """The URL itself. Raises Unfit."""
+    wanted = f"{schemes[1]}:// or {schemes[0]}://"
     if len(url) > LONGEST:
         raise Unfit(f"is {len(url)} characters long; {LONGEST} are the most")
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise Unfit("has a space, a line break or a character that is not ASCII; write it as %20 or the like")
     placeholders.check(url, cursor=False, show=False)
+    filled_in = [name for name in placeholders.NAME.findall(url) if name != placeholders.CONNECTION_ID]
+    if filled_in:
+        raise Unfit(f"has {{{filled_in[0]}}}, which a URL cannot carry: write it as a parameter under query")
     plain = placeholders.without_references(url)
     scheme, there, rest = plain.partition("://")
     shown = shortened(url)
     if not there:
-        raise Unfit(f"is {shown!r}; it must begin with ws:// or wss://")
-    if scheme.lower() in _INSTEAD:
+        raise Unfit(f"is {shown!r}; it must begin with {wanted}")
+    if scheme.lower() in _INSTEAD and "ws" in schemes:
         suggestion = f"{_INSTEAD[scheme.lower()]}://{shown.partition('://')[2]}"
         raise Unfit(f"is {shown!r}; it must begin with ws:// or wss://; did you mean {suggestion}?")
-    if scheme not in ("ws", "wss"):
-        raise Unfit(f"is {shown!r}; it must begin with ws:// or wss://, not {scheme}://")
+    if scheme not in schemes:
+        raise Unfit(f"is {shown!r}; it must begin with {wanted}, not {scheme}://")
     if "#" in plain:
-        raise Unfit(f"is {shown!r}; a WebSocket URL has no #fragment")
+        raise Unfit(f"is {shown!r}; a {'WebSocket' if 'ws' in schemes else 'called'} URL has no #fragment")
     authority = rest.partition("/")[0].partition("?")[0]
     if "@" in authority:
         raise Unfit(
@@ -49,6 +54,20 @@ def check(url: str) -> str:
             literals.parameter(name, value)
         except Unfit as error:
             raise Unfit(f"parameter {name} {error}") from None
+    return url
+
+
+def check_proxy(url: str) -> str:
+    """The URL of a proxy, which alone may have a user and a password before its host, as references. Raises Unfit."""
+    scheme, there, rest = url.partition("://")
+    if not there or scheme not in PROXIES:
+        known = ", ".join(f"{name}://" for name in PROXIES)
+        raise Unfit(f"is no proxy's URL; it must be env, none, or begin with one of {known}")
+    placeholders.check(rest, cursor=False, show=False)
+    user, _, host = rest.rpartition("@")
+    if user and not placeholders.holds_reference(user):
+        raise Unfit(f"has a user name or password in the clear; {placeholders.USE_A_REFERENCE}, in braces")
+    check(f"ws://{host}")
     return url
 
 
