@@ -28,7 +28,6 @@ from tests.simulation.scenario import (
     Throttle,
 )
 from tests.simulation.staged import BEGINS_US, CONNECTION, WORKER, Stage, play, scenario
-from tests.simulation.worker import Worker
 
 LEASE_US = {LeaseMode.CONNECTION: CONNECTION.lease_ms * MS, LeaseMode.WORKER: WORKER.lease_ms * MS}
 SKEW_US = 1 * S
@@ -282,19 +281,3 @@ def test_l39_an_idle_fleet_writes_one_renewal_a_lease_and_heartbeat_and_refuses_
     renewals = [each for each in stage.writes("renew") if BEGINS_US < each.at_us <= BEGINS_US + 60 * S]
     assert 10 * 20 <= len(renewals) <= 10 * 20 * 1.35
     assert stage.writes("claim", after_us=BEGINS_US) == []
-
-
-def test_l40_a_keeper_that_does_not_run_holds_nothing() -> None:
-    """Its thread stands still, the event loop does not: the fences close by themselves, and others take over."""
-
-    def stop_keeper(stage: Stage) -> None:
-        def strike() -> None:
-            shell = stage.worker(stage.simulation.fleet.busiest())
-            assert isinstance(shell, Worker)
-            shell.stop_keeper(60 * S)
-
-        stage.simulation.kernel.at(BEGINS_US, strike)
-
-    stage = play(scenario(LeaseMode.CONNECTION), stop_keeper)
-    assert [each for each in stage.violations if each.invariant in (1, 2, 3, 5)] == []
-    assert _taken_over(stage, LeaseMode.CONNECTION, BEGINS_US) > LEASE_US[LeaseMode.CONNECTION]
