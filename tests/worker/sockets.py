@@ -35,6 +35,9 @@ class FakeSocket:
 
     # --- what the runner does ---
 
+    def ready(self) -> str | bytes | None:
+        return None
+
     async def recv(self) -> str | bytes:
         if self._over is None:
             said = await self._incoming.get()

@@ -55,9 +55,9 @@ def test_full_by_count_or_bytes_there_is_room_again_only_when_half_is_gone() -> 
     async def main() -> None:
         for pending, size in ((Pending(Budget(), most_lines=4), 1), (Pending(Budget(), most_bytes=4_000), 1_000)):
             for number in range(1, 5):
-                assert not pending.full
+                assert pending.room.is_set()
                 pending.put(number, b"x" * size, 0)
-            assert pending.full
+            assert not pending.room.is_set()
             assert not pending.room.is_set()
             await pending.some(1, 1)
             pending.done()
@@ -77,13 +77,16 @@ def test_all_connections_share_a_budget_and_each_may_hold_at_least_one() -> None
         budget = Budget(2_000)
         one, other = Pending(budget), Pending(budget)
         one.put(1, b"x" * 2_000, 0)
-        assert (one.full, other.full) == (True, False)
+        assert (one.room.is_set(), other.room.is_set()) == (False, True)
         other.put(1, b"x", 0)
-        assert (one.full, other.full) == (True, True)
+        assert (one.room.is_set(), other.room.is_set()) == (False, False)
         await one.some(1, 1)
         one.done()
-        assert (one.full, other.full) == (False, False)
+        assert (one.room.is_set(), other.room.is_set()) == (True, False)
         assert budget.used_bytes == 1 + LINE_COST
+        await other.some(1, 1)
+        other.done()
+        assert (one.room.is_set(), other.room.is_set()) == (True, True)
 
     run(main())
 

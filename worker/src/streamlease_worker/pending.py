@@ -42,7 +42,7 @@ class Pending:
         self._budget = budget
         self._most_lines = most_lines
         self._most_bytes = most_bytes
-        self._lines: deque[tuple[int, bytes, int]] = deque()
+        self._lines: deque[tuple[int, bytes, int]] | tuple[()] = ()
         self._bytes = 0
         self._taken = 0
         self._closed = False
@@ -54,25 +54,21 @@ class Pending:
         return len(self._lines)
 
     @property
-    def full(self) -> bool:
-        """Hysteresis lies in `taken`: it makes room only when half of it is gone."""
-        own = len(self._lines) >= self._most_lines or self._bytes >= self._most_bytes
-        return own or (self._budget.exhausted and bool(self._lines))
-
-    @property
     def oldest_ms(self) -> int | None:
         """When the oldest that waits was received (wall clock); None where nothing waits."""
         return self._lines[0][2] if self._lines else None
 
     def put(self, number: int, line: bytes, received_at_ms: int) -> None:
         """Never refuses: whoever reads stops reading when `full`."""
+        lines, budget = self._lines, self._budget
+        if not isinstance(lines, deque):  # not there while nothing waits, for an empty one weighs as much as 60 lines
+            lines = self._lines = deque()
+            budget.waiting.add(self)
+        lines.append((number, line, received_at_ms))
         cost = len(line) + LINE_COST
-        if not self._lines:
-            self._budget.waiting.add(self)
-        self._lines.append((number, line, received_at_ms))
         self._bytes += cost
-        self._budget.used_bytes += cost
-        if self.full:
+        budget.used_bytes += cost
+        if len(lines) >= self._most_lines or self._bytes >= self._most_bytes or budget.exhausted:
             self.room.clear()
         self._changed.set()
 
@@ -95,13 +91,14 @@ class Pending:
 
     def done(self) -> int:
         """What `some` gave last is durable. Returns its last delivery number."""
-        number = 0
-        for _ in range(self._taken):
-            number, line, _ = self._lines.popleft()
-            self._free(line)
+        number, lines = 0, self._lines
+        if isinstance(lines, deque):
+            for _ in range(self._taken):
+                number, line, _ = lines.popleft()
+                self._free(line)
         self._taken = 0
-        if not self._lines:
-            self._budget.waiting.discard(self)
+        if not lines:
+            self._nothing_waits()
         half = len(self._lines) <= self._most_lines // 2 and self._bytes <= self._most_bytes // 2
         if half and not (self._budget.exhausted and self._lines):
             self.room.set()
@@ -116,11 +113,14 @@ class Pending:
         """Drop what is there. It was acknowledged to nobody."""
         for _, line, _ in self._lines:
             self._free(line)
-        self._lines.clear()
-        self._budget.waiting.discard(self)
+        self._nothing_waits()
         self._taken = 0
         self.close()
         self.room.set()
+
+    def _nothing_waits(self) -> None:
+        self._lines = ()
+        self._budget.waiting.discard(self)
 
     def _free(self, line: bytes) -> None:
         cost = len(line) + LINE_COST

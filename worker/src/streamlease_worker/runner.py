@@ -99,6 +99,8 @@ class Runner:
         self._log = log
         self._fence = fence
         self._machine = Machine(feed, position)
+        self._handle, self._draw = self._machine.handle, around.draw
+        self._crashed = False
         self._told = position
         self._references = references(feed)
         self._pending = Pending(around.budget)
@@ -109,23 +111,20 @@ class Runner:
         self._following: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self._now_s = self._loop.time
         self._finished: asyncio.Future[tuple[Outcome, str]] = self._loop.create_future()
 
     async def run(self) -> Ended:
         """Returns when the socket is closed and every sink attempt has ended. Raises nothing but cancellation."""
         pumping = asyncio.create_task(self._pump.run())
+        pumping.add_done_callback(self._pump_ended)
         self._start()
-        either: set[asyncio.Future[Any]] = {self._finished, pumping}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        refusal = _result(pumping) if pumping.done() else None
-        if not self._finished.done():
-            self._happened(StopRequested(str(refusal)))
         outcome, reason = await self._finished
         if outcome == "crashed":
             self._pump.abandon()
         self._pump.close()
         await asyncio.wait({pumping})
-        refusal = refusal or _result(pumping)
+        refusal = _result(pumping)
         await self._hang_up()
         position = self._machine.position if outcome != "crashed" else self._told
         if position is not None and position != self._told:
@@ -141,6 +140,10 @@ class Runner:
             case None:
                 return Ended(outcome, reason, position)
 
+    def _pump_ended(self, pumping: "asyncio.Task[Fenced | SinkFault | None]") -> None:
+        if not self._finished.done() and not pumping.cancelled():
+            self._happened(StopRequested(str(_result(pumping))))
+
     def stop(self, reason: str, *, flush: bool) -> None:
         """Read no more and close. Without `flush`, begin no further sink attempt either; may be said later, too."""
         if not flush:
@@ -150,10 +153,10 @@ class Runner:
     # --- events and commands ----------------------------------------------------------------------------------------
 
     def _happened(self, event: Event) -> None:
-        if self._crashed():
+        if self._crashed:
             return
         try:
-            for command in self._machine.handle(event, self._loop.time(), self._around.draw()):
+            for command in self._handle(event, self._now_s(), self._draw()):
                 if type(command) is Deliver:  # most of them
                     self._deliver(command)
                 else:
@@ -217,10 +220,8 @@ class Runner:
         if not self._finished.done():
             self._finished.set_result((outcome, reason))
 
-    def _crashed(self) -> bool:
-        return self._finished.done() and self._finished.result()[0] == "crashed"
-
     def _crash(self, where: str, error: Exception) -> None:
+        self._crashed = True
         self._log.crashed("runner_crashed", error)
         self._finish("crashed", f"a fault in this connection's {where} ({type(error).__name__})")
 

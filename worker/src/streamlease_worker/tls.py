@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from streamlease.errors import StreamleaseError
 from streamlease.feed.events import Tls
 
-BUFFER_BYTES = 32 << 10
-"""Of each TLS connection. Below this, records of TLS (16 KiB) would be read in halves."""
+BUFFER_BYTES = 16 << 10
+"""Of each TLS connection: as large as TLS makes its records, so that a busy one is read at the usual pace."""
 MOST_CONTEXTS = 256
 """Beyond this the one that was used longest ago is made anew when it is needed: a worker's memory is bounded."""
 

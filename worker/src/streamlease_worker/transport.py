@@ -10,7 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.frames import Opcode
+from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from streamlease.errors import StreamleaseError
@@ -45,6 +48,10 @@ class Socket(Protocol):
     async def recv(self) -> str | bytes:
         """The next message. Raises SocketEnded. Cancelling it loses nothing."""
 
+    def ready(self) -> str | bytes | None:
+        """The next message, if it is there: what `recv` would give, for less. Not while `recv` is waited for. None says
+        only that `recv` has to be asked."""
+
     async def send(self, text: str | bytes) -> None: ...
 
     async def ping(self, ponged: Callable[[], None]) -> None:
@@ -78,6 +85,10 @@ class WebSockets:
                 connection = await self._open(dial, progress)
         except (OSError, TimeoutError, WebSocketException, ValueError, StreamleaseError) as error:
             raise SocketEnded(endings.failed(error, dial, progress.late), endings.counted(error)) from None
+        if connection.response is not None:
+            connection.response.headers.clear()
+        connection.request = None
+        connection.response = _NOTHING  # not None, which would mean that the handshake is still to come
         return _Socket(connection, dial.max_message_bytes)
 
     async def fetch(self, call: Fetch) -> Fetched:
@@ -104,6 +115,10 @@ class WebSockets:
             )
 
 
+_NOTHING = Response(101, "", Headers())
+"""Stands for what was answered to the handshake: its headers are most of what an idle connection would keep."""
+
+
 class _Connect(connect):
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -127,6 +142,23 @@ class _Socket:
             return await self._connection.recv()
         except ConnectionClosed as closed:
             raise SocketEnded(endings.ended(closed, self._most_bytes), endings.counted(closed)) from None
+
+    def ready(self) -> str | bytes | None:
+        # Past the library's coroutines, which cost as much as its parser. A message of several frames, and text that is
+        # not UTF-8, are left to them.
+        messages = self._connection.recv_messages
+        frames = messages.frames.queue
+        if not frames or not frames[0].fin:
+            return None
+        frame = frames[0]
+        try:
+            data = str(frame.data, "utf-8") if frame.opcode is Opcode.TEXT else bytes(frame.data)
+        except UnicodeDecodeError:
+            return None
+        frames.popleft()
+        if messages.paused:
+            messages.maybe_resume()
+        return data
 
     async def send(self, text: str | bytes) -> None:
         await _quietly(self._connection.send(text))

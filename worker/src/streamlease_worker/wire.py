@@ -152,15 +152,18 @@ class Wire:
 
     async def _read(self, socket: Socket) -> Closed:
         happened, pending, wall_ms, number = self._happened, self._pending, self._wall_ms, self._number
+        room, ready = pending.room, socket.ready
         turn = 0
         while True:
-            try:
-                data = await socket.recv()
-            except SocketEnded as ended:
-                self.counted = ended.counted
-                return Closed(self._unsendable) if self._unsendable else ended.closed
+            data = ready()
+            if data is None:
+                try:
+                    data = await socket.recv()
+                except SocketEnded as ended:
+                    self.counted = ended.counted
+                    return Closed(self._unsendable) if self._unsendable else ended.closed
             happened(Message(data, wall_ms(), number))
-            if pending.full and not self._closing:
+            if not room.is_set() and not self._closing:
                 happened(Reading(on=False, socket=number))
                 await self._room()
                 happened(Reading(on=True, socket=number))
