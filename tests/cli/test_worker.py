@@ -49,8 +49,10 @@ def test_the_worker_s_exit_code_is_the_command_s(started: Started) -> None:
 
 
 def test_health_asks_nothing_but_the_worker(started: Started) -> None:
-    assert System().run("worker", "--health").exit_code == 0
-    assert started.arguments == [["--health"]]
+    os.environ["STREAMLEASE_HEALTH_FILE"] = "nowhere"
+    asked = System().run("worker", "--health")
+    assert asked.exit_code == 1
+    assert started.arguments == []
 
 
 def test_beside_the_local_system_it_works_with_that_and_no_account(started: Started, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_sigterm_reaches_the_process_itself(container: dict[str, Any], dockerfil
 def test_health_is_asked_without_a_shell_and_of_the_file_that_the_worker_writes(
     container: dict[str, Any], environment: dict[str, Any]
 ) -> None:
-    assert container["HealthCheck"]["Command"] == ["CMD", "streamlease", "worker", "--health"]
+    assert container["HealthCheck"]["Command"] == ["CMD", "python", "-m", "streamlease_worker.health"]
     [mount] = container["MountPoints"]
     assert environment["STREAMLEASE_HEALTH_FILE"].startswith(f"{mount['ContainerPath']}/")
     # unhealthy after three misses: later than a renewal that is retried, sooner than anybody looks

@@ -223,6 +223,22 @@ def test_a_keeper_that_crashes_ends_the_process(monkeypatch: pytest.MonkeyPatch,
         assert bench.ended.get(timeout=WITHIN_S) == f"the keeper crashed ({kind.__name__}: oops)"
 
 
+@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), MemoryError()])
+def test_l40_a_keeper_whose_thread_is_ended_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Nothing renews any more: whoever would go on without it would be alive, green and doing nothing."""
+    bench = Bench()
+
+    def end(*_: object) -> None:
+        raise error
+
+    with started(bench):
+        bench.hold()
+        monkeypatch.setattr(bench.keeper, "handle", end)
+        assert bench.ended.get(timeout=WITHIN_S).startswith(f"the keeper crashed ({type(error).__name__}")
+
+
 def test_the_watchdog_ends_a_process_whose_loop_could_not() -> None:
     code = "from streamlease_worker.keeper_thread import end_process\ntry:\n end_process('x')\nfinally:\n print('no')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603

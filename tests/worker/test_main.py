@@ -98,7 +98,7 @@ def test_a_fault_that_ended_it_is_its_sentence(
 
 def test_a_well_worker_is_healthy_in_silence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "health"
-    health.write(file, Health(time.time_ns() // 1_000_000, "w", 0, 0.1, 5.0))
+    health.write(file, Health(time.time_ns() // 1_000_000, "w", 0, 0.1, 5.0, 0, 0, 0, 0.0))
     assert main(["--health"], {"STREAMLEASE_HEALTH_FILE": str(file)}) == 0
     assert capsys.readouterr() == ("", "")
 

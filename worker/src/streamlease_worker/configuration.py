@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from streamlease.settings import Settings, optional_text, settings, whole
 from streamlease_worker.addresses import ALLOW_VARIABLE, Allowed, allowed
+from streamlease_worker.health import FILE_VARIABLE
 from streamlease_worker.sinks.choose import SINK_VARIABLE
 
 CAPACITY_VARIABLE = "STREAMLEASE_CAPACITY"
 GENERATION_VARIABLE = "STREAMLEASE_GENERATION"
 STOP_TIMEOUT_VARIABLE = "STREAMLEASE_STOP_TIMEOUT_S"
-HEALTH_FILE_VARIABLE = "STREAMLEASE_HEALTH_FILE"
 LOG_LEVEL_VARIABLE = "POWERTOOLS_LOG_LEVEL"
 
 CAPACITY = 1_000
@@ -43,6 +43,6 @@ def configuration(environment: Mapping[str, str]) -> Configuration:
         stop_timeout_s=whole(environment, STOP_TIMEOUT_VARIABLE, default=STOP_TIMEOUT_S, least=1, most=3_600),
         sink=optional_text(environment, SINK_VARIABLE) or "kinesis",
         allowed=allowed(optional_text(environment, ALLOW_VARIABLE)),
-        health_file=optional_text(environment, HEALTH_FILE_VARIABLE),
+        health_file=optional_text(environment, FILE_VARIABLE),
         log_level=optional_text(environment, LOG_LEVEL_VARIABLE) or "INFO",
     )

@@ -11,7 +11,7 @@ from streamlease.membership import Joined
 from streamlease_worker import health
 from streamlease_worker.equipment import Equipment
 from streamlease_worker.feeds import feed_of
-from streamlease_worker.health import Health
+from streamlease_worker.health import Connectedness, Health
 from streamlease_worker.jobs import Jobs, Offers
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.keeper_events import MemberAlive, Notice
@@ -36,6 +36,7 @@ class Life:
         self._worker_id = worker_id
         self._health_file = Path(configuration.health_file) if configuration.health_file else None
         self._member_until_s = joined.deadline_s
+        self._connectedness = Connectedness()
         self._loop = asyncio.get_running_loop()
         self._log = log
         self._problems = problems
@@ -54,6 +55,13 @@ class Life:
             notify=self._notify,
             log=log,
             judge=equipment.clock.judge,
+        )
+        self._runs = Runs(
+            self._around,
+            self._keeper,
+            feed_of=lambda connection: feed_of(connection, problems),
+            ended=self._happened,
+            log=log,
         )
         self._shell = Shell(
             Supervisor(
@@ -77,13 +85,7 @@ class Life:
                 log=log,
                 problems=problems,
             ),
-            runs=Runs(
-                self._around,
-                self._keeper,
-                feed_of=lambda connection: feed_of(connection, problems),
-                ended=self._happened,
-                log=log,
-            ),
+            runs=self._runs,
             now=clock.now,
             log=log,
         )
@@ -124,12 +126,19 @@ class Life:
     async def _report_health(self) -> None:
         while True:
             now = clock.now()
+            running, connected = self._runs.running, self._runs.connected
             report = Health(
                 at_ms=now.wall_ms,
                 worker_id=self._worker_id,
                 owned=self._shell.owned,
                 keeper_silent_s=now.mono_s - self._keeper.ticked_s,
                 member_left_s=self._member_until_s - now.mono_s,
+                running=running,
+                connected=connected,
+                waiting=0,
+                unconnected_s=self._connectedness.unconnected_s(
+                    now.mono_s, running=running, connected=connected, waiting=0
+                ),
             )
             if self._health_file is not None:
                 try:

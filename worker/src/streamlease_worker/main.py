@@ -4,14 +4,12 @@ import argparse
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from streamlease.errors import StreamleaseError
-from streamlease.settings import Misconfigured, optional_text
+from streamlease.settings import Misconfigured
 from streamlease_worker import health
-from streamlease_worker.configuration import HEALTH_FILE_VARIABLE, configuration
+from streamlease_worker.configuration import configuration
 from streamlease_worker.equipment import equip
 from streamlease_worker.identity import place
 from streamlease_worker.log import Logging
@@ -28,7 +26,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     arguments = _parser().parse_args(argv)
     environment = os.environ if environment is None else environment
     if arguments.health:
-        return _health(environment)
+        return health.main(environment)
     try:
         told = configuration(environment)
         equipment = equip(told, environment, place(environment))
@@ -56,14 +54,6 @@ def _parser() -> argparse.ArgumentParser:
         "--health", action="store_true", help="say whether the worker of this container is well, and end"
     )
     return parser
-
-
-def _health(environment: Mapping[str, str]) -> int:
-    file = optional_text(environment, HEALTH_FILE_VARIABLE)
-    if file is None:
-        return _complain(f"{HEALTH_FILE_VARIABLE} is not set: name the file that the worker writes", BAD_INPUT)
-    wrong = health.complaint(Path(file), time.time_ns() // 1_000_000)
-    return OK if wrong is None else _complain(wrong, FAILED)
 
 
 def _complain(sentence: str, code: int) -> int:

@@ -102,6 +102,7 @@ class Runner:
         self._handle, self._draw = self._machine.handle, around.draw
         self._crashed = False
         self._told = position
+        self._state: StatusState | None = None
         self._references = references(feed)
         self._pending = Pending(around.budget)
         self._pump = Pump(self._pending, around.sink, fence, acknowledged=self._acknowledged, log=log)
@@ -113,6 +114,10 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._now_s = self._loop.time
         self._finished: asyncio.Future[tuple[Outcome, str]] = self._loop.create_future()
+
+    @property
+    def connected(self) -> bool:
+        return self._state is StatusState.STREAMING
 
     async def run(self) -> Ended:
         """Returns when the socket is closed and every sink attempt has ended. Raises nothing but cancellation."""
@@ -208,6 +213,7 @@ class Runner:
             case Fetch():
                 self._call(command)
             case Report(state, reason):
+                self._state = state
                 self._reported(state, reason)
             case Finished(outcome, reason):
                 self._finish(outcome, reason)

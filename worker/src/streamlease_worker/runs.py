@@ -37,6 +37,15 @@ class Runs:
         self._runners: dict[int, Runner] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def running(self) -> int:
+        """Connections that are to be open."""
+        return len(self._runners)
+
+    @property
+    def connected(self) -> int:
+        return sum(runner.connected for runner in self._runners.values())
+
     def fence(self, connection_id: str, epoch: int) -> Fence:
         """The fence of a lease just acquired."""
         made = self._fences[connection_id, epoch] = Fence(connection_id, epoch)

@@ -25,11 +25,14 @@ def worker(invocation: Invocation, *, health: bool) -> None:
       streamlease worker --health
       STREAMLEASE_SINK=stdout streamlease worker --stack streamlease-dev
     """
-    if not health:
-        os.environ.update(_environment(find_deployment(invocation.target)))
+    if health:
+        from streamlease_worker.health import main as ask
+
+        raise click.exceptions.Exit(ask())
+    os.environ.update(_environment(find_deployment(invocation.target)))
     from streamlease_worker.main import main
 
-    raise click.exceptions.Exit(main(["--health"] if health else []))
+    raise click.exceptions.Exit(main([]))
 
 
 def _environment(deployment: Deployment) -> dict[str, str]:
