@@ -1,5 +1,6 @@
 """`streamlease ls`."""
 
+from streamlease import items
 from streamlease.errors import Denied
 from streamlease.lease import Checkpoint
 from streamlease.model import DesiredState, Position, Status, StatusState
@@ -39,7 +40,12 @@ def test_the_json_has_the_documented_keys() -> None:
             "lease_epoch": system.connection("jetstream")["lease_epoch"],
             "lease_expires_at_ms": system.clock.wall_ms + 9_000,
             "unowned": False,
-            "status": {"state": "STREAMING", "since_ms": system.clock.wall_ms - 63_000, "reason": None},
+            "status": {
+                "state": "STREAMING",
+                "since_ms": system.clock.wall_ms - 63_000,
+                "reason": None,
+                "until_ms": None,
+            },
             "last_sequence": "1725911162329308",
         }
     ]
@@ -144,3 +150,14 @@ def test_a_table_that_may_not_be_read_is_one_sentence() -> None:
     result = system.run("ls")
     assert result.exit_code == 1
     assert result.stderr == f"Error: {denied}\n"
+
+
+def test_what_is_put_off_says_why_and_for_how_long() -> None:
+    system = System()
+    system.add("a")
+    claimed = system.claim("a")
+    now_ms = system.clock.wall_ms
+    status = Status(StatusState.QUARANTINED, now_ms, "no message for 60 s", now_ms + 300_000)
+    system.put({**system.connection("a"), **items.status_attributes(status)})
+    assert claimed.lease.epoch == system.connection("a")["lease_epoch"]
+    assert "no message for 60 s; again in 5m00s" in system.run("ls", "--state", "quarantined").stdout

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from streamlease.errors import Denied, Throttled, Unreachable
 from streamlease.flow import Request
-from streamlease.model import DesiredState
+from streamlease.lease import Checkpoint
+from streamlease.model import DesiredState, Status, StatusState
 from streamlease.write import Update
 from tests.cli.system import ARN, System
 from tests.fakes.trouble import Landing
@@ -40,6 +41,17 @@ def test_what_is_so_already_is_said_and_not_written_again() -> None:
     assert system.json("start", "a")[0]["outcome"] == "already_started"
     assert system.json("start", "--all")[0]["outcome"] == "already_started"
     assert system.connection("a")["spec_version"] == version
+
+
+def test_what_failed_for_good_is_tried_again_when_asked_to() -> None:
+    system = System()
+    system.add("a", "b")
+    system.checkpoint(system.claim("a"), Checkpoint(1, status=Status(StatusState.FAILED, 1, "HTTP 403 is final")))
+    version = system.connection("a")["spec_version"]
+    assert system.json("start", "a")[0]["outcome"] == "already_started"
+    outcomes = {line["connection_id"]: line["outcome"] for line in system.json("start", "--again", "--all")}
+    assert outcomes == {"a": "started", "b": "already_started"}
+    assert system.connection("a")["spec_version"] == version + 1  # type: ignore[operator]
 
 
 def test_labels_choose_connections_that_carry_all_of_them() -> None:

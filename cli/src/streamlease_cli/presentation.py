@@ -36,7 +36,12 @@ def listed(connection: Connection, *, now_ms: int, timing: Timing) -> dict[str, 
         "unowned": is_unowned(connection, now_ms=now_ms, timing=timing),
         "status": None
         if status is None
-        else {"state": status.state.value, "since_ms": status.since_ms, "reason": status.reason},
+        else {
+            "state": status.state.value,
+            "since_ms": status.since_ms,
+            "reason": status.reason,
+            "until_ms": status.until_ms,
+        },
         "last_sequence": last_sequence(connection.position) or None,
     }
 

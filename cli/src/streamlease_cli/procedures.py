@@ -27,14 +27,18 @@ class Switched:
     was_so: bool
 
 
-def switch(connection_id: str, wanted: DesiredState, operator: Operator) -> Flow[Switched | None]:
-    """Start or stop; None: there is no such connection. Raises Fault, Malformed."""
+def switch(
+    connection_id: str, wanted: DesiredState, operator: Operator, *, again: bool = False
+) -> Flow[Switched | None]:
+    """Start or stop; None: there is no such connection. `again`: also what is started, but given up or put off. Raises
+    Fault, Malformed."""
     seen = yield from control.find(connection_id)
     if seen is None:
         return None
-    if seen.desired_state is wanted:
+    change = Change(desired_state=wanted, again=again)
+    if control.satisfied(seen, change):
         return Switched(was_so=True)
-    outcome = yield from control.change(connection_id, Change(desired_state=wanted), operator=operator)
+    outcome = yield from control.change(connection_id, change, operator=operator)
     if isinstance(outcome, Changed):
         raise _contended(connection_id)
     return None if isinstance(outcome, Absentee) else Switched(was_so=False)

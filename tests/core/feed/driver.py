@@ -89,8 +89,10 @@ def event(created_at: int, id: str) -> list[Any]:  # noqa: A002
 class Driver:
     """Feeds events in, keeps commands, and fails on a command that no runner could carry out."""
 
-    def __init__(self, feed: Feed, position: Position | None = None, *, draw: float = 0.5) -> None:
-        self.machine = Machine(feed, position)
+    def __init__(
+        self, feed: Feed, position: Position | None = None, *, draw: float = 0.5, suspect: bool = False
+    ) -> None:
+        self.machine = Machine(feed, position, suspect=suspect)
         self.now_s = 100.0
         self.draw = draw
         self.commands: list[Command] = []

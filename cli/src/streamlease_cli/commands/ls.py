@@ -6,7 +6,7 @@ import click
 
 from streamlease.errors import Malformed
 from streamlease.flows import control
-from streamlease.model import Connection, DesiredState, StatusState
+from streamlease.model import Connection, DesiredState, Status, StatusState
 from streamlease_cli import bulk
 from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
@@ -132,5 +132,12 @@ def _row(connection: Connection, now_ms: int) -> tuple[str, ...]:
         status.state.value if status else "",
         age(now_ms - status.since_ms) if status else "",
         last_sequence(connection.position),
-        (status.reason if status else None) or "",
+        _reason(status, now_ms) if status else "",
     )
+
+
+def _reason(status: Status, now_ms: int) -> str:
+    reason = status.reason or ""
+    if status.until_ms is None or status.until_ms <= now_ms:
+        return reason
+    return f"{reason}; again in {age(status.until_ms - now_ms)}".removeprefix("; ")

@@ -135,6 +135,8 @@ def status_attributes(status: Status) -> Item:
     fields: dict[str, Value] = {"state": status.state.value, "since_ms": status.since_ms}
     if status.reason is not None:
         fields["reason"] = status.reason
+    if status.until_ms is not None:
+        fields["until_ms"] = status.until_ms
     return {"status": fields}
 
 
@@ -163,6 +165,7 @@ def _status(item: Item, where: str) -> Status | None:
         state=_choice(fields, "state", f"{where} status", StatusState),
         since_ms=_optional_int(fields, "since_ms", f"{where} status") or 0,
         reason=_optional_text(fields, "reason", f"{where} status"),
+        until_ms=_optional_int(fields, "until_ms", f"{where} status"),
     )
 
 

@@ -233,10 +233,13 @@ class Change:
     spec: Mapping[str, Value] | None = None
     labels: Mapping[str, str] | None = None
     forget_position: bool = False
+    again: bool = False
+    """Try it again, now: what was given up for good, or put off."""
 
 
 def control(seen: Connection, change: Change, *, shard: str, now_ms: int, updated_by: str) -> Update:
-    """Condition: spec_version = seen. Touches no attribute of the owner's, unless told to forget the position."""
+    """Condition: spec_version = seen; of what is put off, that nobody owns it either, for it is made free at once.
+    Touches no attribute of the owner's, unless told to forget the position."""
     desired_state = change.desired_state or seen.desired_state
     attributes: dict[str, Value] = {
         "desired_state": desired_state.value,
@@ -260,13 +263,22 @@ def control(seen: Connection, change: Change, *, shard: str, now_ms: int, update
     if change.forget_position:
         attributes["positions_since_version"] = seen.spec_version + 1
         remove += ["position", "last_sequence"]
+    condition: Condition = Equals("spec_version", seen.spec_version)
+    if put_off(seen):
+        attributes["lease_expires_at_ms"] = 0
+        condition = all_of(condition, Absent("lease_owner"))
     return Update(
         Table.CONNECTIONS,
         _key(seen.connection_id),
-        Equals("spec_version", seen.spec_version),
+        condition,
         set=attributes,
         remove=tuple(remove),
     )
+
+
+def put_off(seen: Connection) -> bool:
+    """Whether nobody owns it, and its expiry is the time before which nobody may."""
+    return seen.lease_owner is None and seen.not_before_ms is not None and seen.lease_expires_at_ms != 0
 
 
 def controlled(answer: Answer) -> ControlOutcome:
@@ -531,14 +543,21 @@ def checkpointed(answer: Answer, *, lease: Lease, checkpoint: Checkpoint) -> Che
 
 
 def release(lease: Lease, *, checkpoint: Checkpoint, now_ms: int) -> Update:
-    """Condition: ours. Sent only once every sink attempt has ended; once sent, this epoch never delivers again."""
+    """Condition: ours. Sent only once every sink attempt has ended; once sent, this epoch never delivers again.
+
+    With a status that says until when it is put off, nobody may claim it before that: nor do sweeps list it among what
+    is free, where many of them would stand before what has to move at once.
+    """
     status = checkpoint.status or Status(StatusState.RELEASED, now_ms)
+    until: dict[str, Value] = {"lease_expires_at_ms": 0}
+    if status.until_ms is not None:
+        until = {"lease_expires_at_ms": status.until_ms, "not_before_ms": status.until_ms}
     attributes = checkpoint_attributes(Checkpoint(checkpoint.number, checkpoint.position, status))
     return Update(
         Table.CONNECTIONS,
         _key(lease.connection_id),
         all_of(*_ours(lease)),
-        set={**attributes, "lease_expires_at_ms": 0, "last_event": LastEvent.RELEASED.value},
+        set={**attributes, **until, "last_event": LastEvent.RELEASED.value},
         remove=("lease_owner", "lease_nonce"),
     )
 

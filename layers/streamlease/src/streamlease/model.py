@@ -53,6 +53,12 @@ class StatusState(StrEnum):
     BACKOFF = "BACKOFF"
     FAILED = "FAILED"
     """Given up for good until the spec changes; the reason says why. The lease is kept, so that no one else tries."""
+    BLOCKED = "BLOCKED"
+    """Connected, but the sink takes nothing; the reason says why."""
+    YIELDED = "YIELDED"
+    """Given up because nothing came, for another worker to try."""
+    QUARANTINED = "QUARANTINED"
+    """Put off: on more than one worker nothing came, or it does harm. Nobody owns it before `until_ms`."""
     RELEASED = "RELEASED"
 
 
@@ -87,6 +93,8 @@ class Status:
     state: StatusState
     since_ms: int
     reason: str | None = None
+    until_ms: int | None = None
+    """QUARANTINED: not to be tried again before this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,22 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class DialHeld:
+    """A dial, or the call before it, has to wait for its turn: until `DialBegun`, its time does not run."""
+
+    socket: int = 0
+    reason: str | None = None
+    """What it waits for, and for how long, once that is worth telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class DialBegun:
+    """The dial that was held goes out now."""
+
+    socket: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """The sink holds every delivery up to and with `number` durably."""
 
@@ -95,7 +111,9 @@ class StopRequested:
     reason: str
 
 
-type Event = Opened | Message | Ponged | Closed | Fetched | Acknowledged | Reading | Woke | StopRequested
+type Event = (
+    Opened | Message | Ponged | Closed | Fetched | DialHeld | DialBegun | Acknowledged | Reading | Woke | StopRequested
+)
 
 # --- commands --------------------------------------------------------------------------------------------------------
 

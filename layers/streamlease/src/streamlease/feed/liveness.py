@@ -5,10 +5,15 @@ says anything of the upstream. Any message is a sign of life as good as a pong, 
 """
 
 from enum import Enum
-from typing import overload
+from typing import Literal, overload
 
 from streamlease.feed.feed import Keepalive
 
+GREETING_S = 5.0
+"""What comes within this after readiness may be a greeting, or the last record once more: it shows no stream that
+lives."""
+REDIALS = 1
+"""Of a silent socket, before another worker is to try."""
 LATE_S = 1.0
 """A timer that fires this much after its time shows that this side was away."""
 
@@ -18,6 +23,28 @@ class Verdict(Enum):
     PING_DUE = "ping_due"
     LATE_PONG = "late_pong"
     STALE = "stale"
+
+
+class Silence:
+    """How many sockets of a connection have gone stale in a row, without one that lived. The first is dialled again. If
+    that is silent too, it may be this worker's doing, and another is to try; a worker that took the connection over for
+    that knows better: it is the upstream's doing, or the subscription's."""
+
+    def __init__(self, *, suspect: bool) -> None:
+        """`suspect`: it was silent on another worker, too."""
+        self._suspect = suspect
+        self._in_a_row = 0
+
+    def ended(self, *, stale: bool, lived: bool) -> Literal["yielded", "quarantined"] | None:
+        """What the end of a socket comes to; None: dial again."""
+        if lived:
+            self._suspect, self._in_a_row = False, 0
+        if not stale:
+            return None
+        self._in_a_row += 1
+        if self._suspect:
+            return "quarantined"
+        return "yielded" if self._in_a_row > REDIALS else None
 
 
 class Liveness:
@@ -33,6 +60,7 @@ class Liveness:
         self._pong_owed = False
         self._pong_from_s = 0.0
         self._fresh_from_s: float | None = None
+        self._alive_from_s = float("inf")
         self.heard_at_s = 0.0
         """When the last message came. Set directly, for it is set at every message."""
 
@@ -47,6 +75,12 @@ class Liveness:
     def streaming(self, now_s: float) -> None:
         """From here on data is due."""
         self._fresh_from_s = now_s
+        self._alive_from_s = now_s + min(GREETING_S, (self._stale_after_s or GREETING_S) / 2)
+
+    @property
+    def lived(self) -> bool:
+        """Whether this socket has shown more than that it can be opened."""
+        return self.heard_at_s > self._alive_from_s
 
     def ponged(self) -> None:
         self._pong_owed = False

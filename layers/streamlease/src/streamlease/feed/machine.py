@@ -18,6 +18,8 @@ from streamlease.feed.events import (
     Closed,
     Command,
     Count,
+    DialBegun,
+    DialHeld,
     Ending,
     Event,
     Fetched,
@@ -33,7 +35,7 @@ from streamlease.feed.events import (
 )
 from streamlease.feed.feed import Feed, Rule
 from streamlease.feed.intake import LONGEST_REASON, Intake
-from streamlease.feed.liveness import LATE_S
+from streamlease.feed.liveness import LATE_S, Silence
 from streamlease.feed.rotation import Kept, Turn
 from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.script import capture
@@ -57,7 +59,8 @@ class Machine:
     to be sent, and while a rotation lasts the new socket's first messages.
     """
 
-    def __init__(self, feed: Feed, position: Position | None) -> None:
+    def __init__(self, feed: Feed, position: Position | None, *, suspect: bool = False) -> None:
+        """`suspect`: another worker gave it up for its silence."""
         self._feed = feed
         self._templates = Templates(feed)
         self._intake = Intake(feed, position)
@@ -65,6 +68,7 @@ class Machine:
         self._rules = Rules(feed)
         self._endings = Endings(feed, self._rules)
         self._turn = Turn(feed.rotation)
+        self._silence = Silence(suspect=suspect)
         self._main: Session | None = None
         self._next: Session | None = None
         """What is to take the main session's place."""
@@ -143,6 +147,13 @@ class Machine:
                 self._woke(now_s, draw, commands)
             case Fetched():
                 self._fetched(event, now_s, draw, commands)
+            case DialHeld():
+                session = self._session(event.socket)
+                if session is not None and session.held() and event.reason and session is self._main:
+                    commands.append(Report(StatusState.CONNECTING, event.reason))
+            case DialBegun(socket):
+                if (session := self._session(socket)) is not None:
+                    session.begun(now_s)
             case Closed():
                 self._closed(event, now_s, draw, commands)
             case StopRequested(reason):
@@ -440,7 +451,8 @@ class Machine:
             case "fatal" | "quarantine":
                 until = "until the spec changes" if end.action == "fatal" else "for a while"
                 reason = f"{end.reason}, so it is not tried again {until}"[: LONGEST_REASON + 100]
-                commands.append(Report(StatusState.FAILED, reason))
+                state = StatusState.FAILED if end.action == "fatal" else StatusState.QUARANTINED
+                commands.append(Report(state, reason))
                 self._end("fatal" if end.action == "fatal" else "quarantined", reason, now_s, commands)
                 return
             case "new_session" | "live":
@@ -449,6 +461,14 @@ class Machine:
                 self._fresh = True
             case _:
                 pass
+        silence = self._silence.ended(stale=session.stale, lived=session.liveness.lived)
+        if silence is not None and self._next is None:
+            state = StatusState.YIELDED if silence == "yielded" else StatusState.QUARANTINED
+            elsewhere = "another worker is to try" if silence == "yielded" else "on another worker too"
+            reason = f"{why}, time and again: {elsewhere}"
+            commands.append(Report(state, reason))
+            self._end(silence, reason, now_s, commands)
+            return
         self._use(end.url)
         self._intake.lost(why)
         if self._next is not None:

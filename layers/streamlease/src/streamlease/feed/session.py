@@ -25,6 +25,7 @@ from streamlease.write import Value
 GAVE_UP = 1011
 """The close code of a client whose upstream shows no life."""
 _SOCKET_IDS = 2**48
+_NEVER = float("inf")
 
 
 class Phase(Enum):
@@ -70,6 +71,8 @@ class Session:
         self._script = Script(feed, templates, variables)
         self._pacer = None if feed.pace is None else Pacer(feed.pace)
         self.aborted = False
+        self.stale = False
+        """Whether this side closed it for its silence."""
 
     @property
     def cursor(self) -> Sequence | None:
@@ -132,6 +135,20 @@ class Session:
         self.phase = Phase.DIALLING
         self.deadline_s = now_s + self._feed.open_timeout_s + self._feed.close_within_s
         commands.append(self._templates.dial(self.variables, socket=self.number, url=self._url, fresh=self._fresh))
+
+    def held(self) -> bool:
+        """It waits for its turn to dial, however long that takes. Whether it can."""
+        if self.phase is not Phase.FETCHING and self.phase is not Phase.DIALLING:
+            return False
+        self.deadline_s = _NEVER
+        return True
+
+    def begun(self, now_s: float) -> None:
+        """What was held goes out now."""
+        if self.deadline_s == _NEVER:
+            fetch = self._feed.fetch if self.phase is Phase.FETCHING else None
+            within_s = self._feed.open_timeout_s if fetch is None else fetch.within_s
+            self.deadline_s = now_s + within_s + self._feed.close_within_s
 
     def opened(self, now_s: float, draw: float, commands: list[Command]) -> bool:
         """Whether it is ready at once."""
@@ -226,7 +243,7 @@ class Session:
 
     def due_s(self) -> float | None:
         if not self.is_open:
-            return self.deadline_s
+            return None if self.deadline_s == _NEVER else self.deadline_s
         times = (
             self.deadline_s if self.phase is Phase.OPENING else None,
             self.liveness.due_s(),
@@ -280,6 +297,7 @@ class Session:
                 return
             case Verdict.STALE:
                 commands.append(Count("stale"))
+                self.stale = True
                 self.close(f"no message for {keepalive.stale_after_s or 0:g} s", now_s, commands)
                 return
             case Verdict.ALIVE:

@@ -7,7 +7,7 @@ from streamlease import items, lease, membership, plan
 from streamlease.errors import Denied, Unreachable
 from streamlease.flow import Flow, now, page, read, write
 from streamlease.lease import Absentee, Busy, Change, Changed, Done, Exists
-from streamlease.model import Connection, DesiredState
+from streamlease.model import Connection, DesiredState, StatusState
 from streamlease.timing import Timing
 from streamlease.write import Read, Scan, Table, Value
 
@@ -124,12 +124,19 @@ def change(connection_id: str, wanted: Change, *, operator: Operator) -> Flow[Do
 def satisfied(seen: Connection, wanted: Change) -> bool:
     """Whether `seen` already is what is wanted."""
     return (
-        (wanted.desired_state is None or wanted.desired_state is seen.desired_state)
+        not (wanted.again and is_given_up(seen))
+        and (wanted.desired_state is None or wanted.desired_state is seen.desired_state)
         and (wanted.upstream_url is None or wanted.upstream_url == seen.upstream_url)
         and (wanted.spec is None or wanted.spec == seen.spec)
         and (wanted.labels is None or dict(wanted.labels) == dict(seen.labels))
         and (not wanted.forget_position or _starts_from_nowhere(seen))
     )
+
+
+def is_given_up(seen: Connection) -> bool:
+    """Whether nobody tries it now, though it is started."""
+    state = seen.status.state if seen.status is not None else None
+    return seen.not_before_ms is not None or state in (StatusState.FAILED, StatusState.QUARANTINED)
 
 
 def _starts_from_nowhere(seen: Connection) -> bool:
