@@ -15,6 +15,7 @@ from streamlease.feed.events import Record
 from streamlease.model import LeaseMode, Position, Saved
 from streamlease.timing import Timing
 from streamlease_cli.pricing import Prices
+from streamlease_worker.rounds import AUDIT_S, LONGEST_READ_FLEET_S, READ_FLEET_S, SMALL_FLEET
 
 MONTH_H = 730
 MONTH_S = MONTH_H * 3_600
@@ -30,7 +31,6 @@ STORED_OVERHEAD_BYTES = 100
 POLL_S = 2.0
 RECONCILE_S = 60.0
 WALK_S = 900.0
-AUDIT_S = 60.0
 FUNCTION_GB = 0.5
 RECONCILE_RUN_S = 1.0
 STREAM_RUN_S = 0.1
@@ -40,7 +40,6 @@ LINGER_S = 0.1
 """What a connection's records gather for before they go out as one Kinesis record: its linger, and a call."""
 PROVISIONED_USE = 0.7
 """Of provisioned units; automatic scaling is set to it."""
-_READ_FLEET_S, _SMALL_FLEET, _LONGEST_READ_FLEET_S = 0.25, 10, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ def read_units(mode: LeaseMode, timing: Timing, fleet: Fleet) -> float:
     members = max(1.0, fleet.workers * MEMBER_BYTES / READ_UNIT)
     sweep = (fleet.shards + 1) / 2 + 1 + members
     owned = fleet.connections * INDEX_ENTRY_BYTES / READ_UNIT / 2
-    summary_s = min(_READ_FLEET_S * max(1.0, fleet.workers / _SMALL_FLEET), _LONGEST_READ_FLEET_S)
+    summary_s = min(READ_FLEET_S * max(1.0, fleet.workers / SMALL_FLEET), LONGEST_READ_FLEET_S)
     inbox = fleet.workers / (timing.heartbeat_ms / 1_000) if mode is LeaseMode.WORKER else 0.0
     of_sweeps = sweep / plan.FLEET_SWEEP_S + sweep / RECONCILE_S
     return of_sweeps + fleet.workers / summary_s + owned / AUDIT_S + owned / WALK_S + inbox
