@@ -14,6 +14,7 @@ from streamlease.model import (
     Offer,
     OfferReason,
     Position,
+    Status,
 )
 from streamlease.plan import Candidate
 from streamlease.timing import Timing
@@ -136,9 +137,11 @@ class Bench:
         fleet = FleetSummary(self.clock.wall_ms, live, owned, count, 1)
         return self.do(Swept(Sweep(candidates, fleet, members, ())))
 
-    def claimed(self, name: str, *, version: int = 1, position: Position | None = None) -> list[Command]:
+    def claimed(
+        self, name: str, *, version: int = 1, position: Position | None = None, status: Status | None = None
+    ) -> list[Command]:
         """The claim of `name` lands."""
-        found = connection(name, version=version, position=position)
+        found = connection(name, version=version, position=position, status=status)
         lease = Lease(name, WORKER, EPOCH, version, None)
         return self.do(ClaimAnswered(name, Claimed(found, lease, self.clock.mono_s + 2.5)))
 

@@ -3,7 +3,7 @@
 from streamlease.errors import Throttled, Unreachable
 from streamlease.flow import Batch
 from streamlease.lease import lease_of
-from streamlease.model import DesiredState
+from streamlease.model import DesiredState, Status, StatusState
 from streamlease.write import Always, Applied, Refused, Table, Update
 from streamlease_worker.keeper_events import (
     Answered,
@@ -37,6 +37,33 @@ def test_a_release_carries_the_newest_position_and_is_offered_at_once() -> None:
     assert item["last_sequence"] == "9"
     assert item["lease_expires_at_ms"] == 0
     assert "lease_owner" not in item
+
+
+def test_a_yield_says_why_and_is_offered_at_once() -> None:
+    bench = Bench()
+    claimed = bench.hold()
+    status = Status(StatusState.YIELDED, bench.clock.wall_ms, "no message for 60 s")
+    (release,) = bench.do(ReleaseRequested("a", claimed.lease.epoch, status))
+    assert SendOffers(("a",)) in bench.answer(release)
+    assert bench.item()["status"] == {
+        "state": "YIELDED",
+        "since_ms": bench.clock.wall_ms,
+        "reason": "no message for 60 s",
+    }
+
+
+def test_what_is_put_off_is_released_until_then_and_offered_to_nobody() -> None:
+    bench = Bench()
+    claimed = bench.hold()
+    until_ms = bench.clock.wall_ms + 300_000
+    status = Status(StatusState.QUARANTINED, bench.clock.wall_ms, "no message for 60 s", until_ms)
+    bench.do(PositionAdvanced("a", claimed.lease.epoch, 1, at(9)))
+    (release,) = bench.do(ReleaseRequested("a", claimed.lease.epoch, status))
+    assert bench.answer(release) == [Settled("a", claimed.lease.epoch, landed=True)]
+    item = bench.item()
+    assert "lease_owner" not in item
+    assert (item["not_before_ms"], item["lease_expires_at_ms"]) == (until_ms, until_ms)
+    assert item["last_sequence"] == "9"
 
 
 def test_a_release_waits_for_the_renewal_in_flight_and_no_renewal_follows_it() -> None:

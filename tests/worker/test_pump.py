@@ -20,7 +20,15 @@ class Bench:
         self.sink = MemorySink(limits=limits)
         self.fence = OpenFence()
         self.acknowledged: list[int] = []
-        self.pump = Pump(self.pending, self.sink, self.fence, acknowledged=self.acknowledged.append, log=Log())
+        self.refused: list[str | None] = []
+        self.pump = Pump(
+            self.pending,
+            self.sink,
+            self.fence,
+            acknowledged=self.acknowledged.append,
+            refused=self.refused.append,
+            log=Log(),
+        )
         self.running = asyncio.create_task(self.pump.run())
 
     def put(self, count: int) -> None:
@@ -147,3 +155,34 @@ async def test_it_lingers_for_fuller_batches_where_the_sink_asks_for_it_but_not_
     await bench.running
     assert asyncio.get_running_loop().time() == at_s
     assert bench.acknowledged[-1] == 11
+
+
+@in_time
+async def test_a_sink_that_takes_nothing_for_a_while_is_told_of_once_and_again_when_it_takes() -> None:
+    bench = Bench()
+    bench.sink.faults = [DOWN] * 3
+    bench.put(1)
+    await asyncio.sleep(5)
+    assert bench.refused == [], "a throttled moment is nothing to tell"
+    bench.sink.faults = [DOWN] * 200
+    bench.put(1)
+    await asyncio.sleep(30)
+    assert bench.refused == ["the sink is down"]
+    bench.sink.faults.clear()
+    await asyncio.sleep(6)
+    assert bench.refused == ["the sink is down", None]
+    bench.pump.abandon()
+    await bench.running
+
+
+@in_time
+async def test_a_sink_that_throttles_for_an_hour_is_told_of_no_more_than_once_a_minute() -> None:
+    bench = Bench()
+    for number in range(60):
+        bench.sink.faults = [DOWN] * 12
+        bench.pending.put(number + 1, b"x", 0)
+        await asyncio.sleep(60)
+    assert len([reason for reason in bench.refused if reason]) <= 60
+    assert bench.refused[-1] is None
+    bench.pump.abandon()
+    await bench.running

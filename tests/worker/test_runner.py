@@ -48,6 +48,7 @@ class Bench:
         feed: Feed = FEED,
         position: Position | None = None,
         secrets: Mapping[str, str] | None = None,
+        suspect: bool = False,
     ) -> None:
         self.transport = FakeTransport(*answers)
         self.sink = MemorySink()
@@ -67,6 +68,7 @@ class Bench:
         self.runner = Runner(
             feed,
             position,
+            suspect=suspect,
             fence=self.fence,
             around=self.around,
             advanced=self.positions.append,
@@ -446,3 +448,63 @@ def test_a_scenario_that_waits_for_nobody_is_told_so() -> None:
 
     with pytest.raises(AssertionError, match="nobody will do"):
         run(main())
+
+
+# --- what the status says, and silence --------------------------------------------------------------------------------
+
+
+@in_time
+async def test_while_the_sink_refuses_the_status_says_so_and_no_longer() -> None:
+    bench = Bench()
+    bench.sink.faults = [SinkFault("the stream throttles", retryable=True)] * 1_000
+    socket = await bench.opened()
+    socket.say(message(1))
+    await asyncio.sleep(40)
+    blocked = (StatusState.BLOCKED, "the sink takes nothing: the stream throttles")
+    assert bench.states == [(StatusState.CONNECTING, None), (StatusState.STREAMING, None), blocked]
+    assert bench.runner.connected
+    bench.sink.faults.clear()
+    await asyncio.sleep(10)
+    assert bench.states[-1] == (StatusState.STREAMING, None)
+    await bench.stop()
+
+
+@in_time
+async def test_a_socket_that_comes_back_while_the_sink_refuses_is_blocked_not_streaming() -> None:
+    bench = Bench()
+    bench.sink.faults = [SinkFault("the stream throttles", retryable=True)] * 1_000
+    socket = await bench.opened()
+    socket.say(message(1))
+    await asyncio.sleep(40)
+    socket.end(Closed("gone", code=1006))
+    await asyncio.sleep(5)
+    states = [state for state, _ in bench.states]
+    assert states[3:] == [StatusState.BACKOFF, StatusState.CONNECTING, StatusState.BLOCKED]
+    await bench.stop(flush=False)
+
+
+@in_time
+async def test_w14_a_stream_that_stops_while_its_socket_lives_is_found_by_itself_and_given_to_another() -> None:
+    silent = replace(FEED, keepalive=Keepalive(ping_every_s=20.0, pong_within_s=20.0, stale_after_s=60.0))
+    bench, other = Bench(feed=silent), Bench(feed=silent)
+    (await bench.opened()).say(message(1))
+    for number in range(4):
+        other.socket.say(message(number))
+        await asyncio.sleep(50)
+    ended = await bench.running
+    assert ended.outcome == "yielded"
+    assert ended.reason == "no message for 60 s, time and again: another worker is to try"
+    assert len(bench.transport.dials) == 2
+    assert other.states[-1][0] is StatusState.STREAMING, "each by its own clock"
+    assert len(other.transport.dials) == 1
+    await other.stop()
+
+
+@in_time
+async def test_a_stream_that_was_silent_elsewhere_too_is_put_off() -> None:
+    silent = replace(FEED, keepalive=Keepalive(ping_every_s=None, stale_after_s=60.0))
+    bench = Bench(feed=silent, suspect=True)
+    await asyncio.sleep(70)
+    assert (await bench.running).outcome == "quarantined"
+    assert bench.states[-1][0] is StatusState.QUARANTINED
+    assert len(bench.transport.dials) == 1

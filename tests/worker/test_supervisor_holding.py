@@ -1,10 +1,13 @@
 """What the supervisor does with what it holds: runners, changes, stops, losses, crashes, the minute's audit."""
 
+from itertools import pairwise
+
 import pytest
 
 from streamlease.errors import Unreachable
 from streamlease.lease import Stopped
-from streamlease.model import Position, StatusState
+from streamlease.model import Position, Status, StatusState
+from streamlease.plan import Candidate
 from streamlease.write import Item
 from streamlease_worker.keeper_events import (
     Accepted,
@@ -19,6 +22,7 @@ from streamlease_worker.supervisor import AUDIT_AT_ONCE
 from streamlease_worker.supervisor_events import (
     Claim,
     ClaimAnswered,
+    Command,
     DeleteOffer,
     Listed,
     ListOwned,
@@ -216,6 +220,75 @@ def test_a_connection_at_rest_is_released_when_it_is_stopped_or_lost() -> None:
     for name, notice in (("a", StopWanted("a", EPOCH)), ("b", Fence("b", EPOCH, "stolen"))):
         bench.end(bench.run(name), "fatal", "no")
         assert bench.do(notice) == [ReleaseRequested(name, EPOCH)]
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def parted(commands: list[Command]) -> Status:
+    (released,) = commands
+    assert isinstance(released, ReleaseRequested)
+    assert released.status is not None
+    return released.status
+
+
+def test_what_is_yielded_is_released_with_its_reason_and_left_to_others() -> None:
+    bench = Bench()
+    status = parted(bench.end(bench.run("a"), "yielded", "no message for 60 s"))
+    assert status == Status(StatusState.YIELDED, bench.clock.wall_ms, "no message for 60 s")
+    bench.settle("a")
+    claims = len(bench.all(Claim))
+    bench.offer("a", reason="released")
+    assert bench.all(DeleteOffer)[-1].receipt == "receipt of a"
+    bench.sweep(Candidate("a", 0))
+    bench.wait(10)
+    bench.sweep(Candidate("a", 0))
+    assert len(bench.all(Claim)) == claims
+
+
+def test_a_worker_that_is_alone_takes_what_it_yielded_again_after_a_while() -> None:
+    bench = Bench()
+    bench.end(bench.run("a"), "yielded", "no message for 60 s")
+    bench.settle("a")
+    bench.wait(61)
+    bench.sweep(Candidate("a", 0))
+    assert bench.all(Claim)[-1].connection_id == "a"
+
+
+def test_a_quarantine_lasts_longer_each_time_up_to_an_hour_and_begins_anew_after_a_time_of_use() -> None:
+    bench = Bench()
+    lasted_s = []
+    status: Status | None = None
+    for number in range(7):
+        name = f"a{number}"
+        bench.offer(name)
+        bench.claimed(name, status=status)
+        (start,) = bench.do(Accepted(name, EPOCH))
+        assert isinstance(start, Start)
+        bench.wait(70)
+        status = parted(bench.end(start, "quarantined", "no message for 60 s"))
+        assert status.state is StatusState.QUARANTINED
+        assert status.reason == "no message for 60 s"
+        assert status.until_ms is not None
+        lasted_s.append((status.until_ms - status.since_ms) / 1_000)
+    assert 270 <= lasted_s[0] <= 300
+    assert all(1.7 * before <= after for before, after in pairwise(lasted_s[:4]))
+    assert 3_240 <= lasted_s[-1] <= 3_600
+    bench.offer("b")
+    bench.claimed("b", status=status)
+    (start,) = bench.do(Accepted("b", EPOCH))
+    assert isinstance(start, Start)
+    bench.wait(3_700)
+    status = parted(bench.end(start, "quarantined", "a bomb"))
+    assert status.until_ms is not None
+    assert status.until_ms - status.since_ms <= 300_000
+
+
+def test_a_drain_that_meets_a_quarantine_only_releases() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(StopWanted("a", EPOCH))
+    assert bench.end(start, "quarantined", "no message for 60 s") == [ReleaseRequested("a", EPOCH)]
 
 
 # --- the minute's audit ----------------------------------------------------------------------------------------------

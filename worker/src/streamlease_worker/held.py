@@ -12,7 +12,7 @@ from streamlease.lease import Checkpoint, Claimed
 from streamlease.model import Connection, DesiredState, Lease, Position, Saved, Status, StatusState
 from streamlease_worker.keeper_events import FenceReason, Renewal, Saving
 
-ALIVE = frozenset({StatusState.STREAMING, StatusState.BACKOFF, StatusState.FAILED})
+ALIVE = frozenset({StatusState.STREAMING, StatusState.BLOCKED, StatusState.BACKOFF, StatusState.FAILED})
 """States whose report shows that the feed ran and ended nobody."""
 
 
@@ -49,6 +49,8 @@ class Held:
     failures: int = 0
     blame: FenceReason = "expired"
     release_unanswered: bool = False
+    parting_status: Status | None = None
+    """What the release is to leave as the status."""
     _revision: int = 0
     """Counts news of either kind; the next four are such counts."""
     _position_revision: int = 0
@@ -61,6 +63,11 @@ class Held:
     @property
     def key(self) -> tuple[str, int]:
         return self.lease.connection_id, self.lease.epoch
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether nobody may have it at once, so that nobody is to be offered it."""
+        return self.parting_status is not None and self.parting_status.until_ms is not None
 
     @property
     def streaming(self) -> bool:
@@ -118,9 +125,9 @@ class Held:
         return Saving(self.lease, Checkpoint(self.number, self.position, self.status)), self._revision
 
     def parting(self) -> Saving:
-        """The release's own checkpoint: newest position; its status says that it was released."""
+        """The release's own checkpoint: newest position; its status says that it was released, if nothing else."""
         self.number += 1
-        return Saving(self.lease, Checkpoint(self.number, self.position))
+        return Saving(self.lease, Checkpoint(self.number, self.position, self.parting_status))
 
     def entry(self) -> Saved:
         """Worker mode: how it would stand in a page, by the number used last."""

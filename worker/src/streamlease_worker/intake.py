@@ -21,6 +21,8 @@ from streamlease_worker.supervisor_events import Claim, Command, DeleteOffer, Re
 
 STALE_S = plan.STALE_OFFER_MS / 1000
 LONGEST_DEFERRAL_S = 60.0
+LEFT_S = 60.0
+"""Others sweep about once a second; if none of them has room, or there is none, it comes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Intake:
         self._candidates: deque[tuple[Candidate, bool]] = deque()
         self._first_seen_s: dict[str, float] = {}
         self._deferrals: dict[str, Deferral] = {}
+        self._left_until_s: dict[str, float] = {}
         self._sweeps = 0
 
     def room(self, taken: int, now: Instant, *, stale: bool = False) -> int:
@@ -102,7 +105,7 @@ class Intake:
             received = self._offers.popleft()
             connection_id = received.offer.connection_id
             stale = plan.is_stale(received.offer, now_ms=now.wall_ms)
-            if is_mine(connection_id) or connection_id in chosen:
+            if is_mine(connection_id) or connection_id in chosen or self._is_left(connection_id, now):
                 out.append(DeleteOffer(received.receipt))
             elif self.room(taken + len(claims), now, stale=stale) > 0:
                 chosen.add(connection_id)
@@ -114,6 +117,8 @@ class Intake:
             candidate, stale = self._candidates.popleft()
             connection_id = candidate.connection_id
             if is_mine(connection_id) or connection_id in chosen or self._deferred(connection_id, now):
+                continue
+            if self._is_left(connection_id, now):
                 continue
             if self.room(taken + len(claims), now, stale=stale) > 0:
                 chosen.add(connection_id)
@@ -135,6 +140,11 @@ class Intake:
                 pass
         until_s = now.mono_s + min(max(wait_s, 0.1), LONGEST_DEFERRAL_S)
         self._deferrals[connection_id] = Deferral(until_s, now.wall_ms)
+
+    def leave(self, connection_id: str, now: Instant) -> None:
+        """It was given up for another worker to try; where nobody else does, it is taken again after a while."""
+        self._left_until_s = {name: at_s for name, at_s in self._left_until_s.items() if at_s > now.mono_s}
+        self._left_until_s[connection_id] = now.mono_s + LEFT_S
 
     def close(self) -> list[Command]:
         """Take nothing more: offers that wait here are for others."""
@@ -168,6 +178,9 @@ class Intake:
     def _deferred(self, connection_id: str, now: Instant) -> bool:
         deferral = self._deferrals.get(connection_id)
         return deferral is not None and deferral.until_s > now.mono_s
+
+    def _is_left(self, connection_id: str, now: Instant) -> bool:
+        return self._left_until_s.get(connection_id, now.mono_s) > now.mono_s
 
     def _is_stale(self, candidate: Candidate, now: Instant) -> bool:
         waited_s = now.mono_s - self._first_seen_s[candidate.connection_id]

@@ -122,8 +122,8 @@ class Keeper:
             case OffersAnswered():
                 self._offering -= 1
                 return self._offer()
-            case ReleaseRequested(connection_id, epoch):
-                return self._release_requested(connection_id, epoch, now)
+            case ReleaseRequested():
+                return self._release_requested(event, now)
             case DrainBegun():  # said by the loop, which so is alive
                 self._presence.drain(now.mono_s)
                 return self._loop_ticked(now)
@@ -244,12 +244,13 @@ class Keeper:
             return []
         return verdicts.reading(held, connection)
 
-    def _release_requested(self, connection_id: str, epoch: int, now: Instant) -> list[Command]:
-        held = self._held.get((connection_id, epoch))
+    def _release_requested(self, event: ReleaseRequested, now: Instant) -> list[Command]:
+        held = self._held.get((event.connection_id, event.epoch))
         if held is None:
-            return [Settled(connection_id, epoch, landed=False)]
+            return [Settled(event.connection_id, event.epoch, landed=False)]
         if held.phase is not Phase.RELEASING:
             held.phase = Phase.RELEASING
+            held.parting_status = event.status
             held.failures = 0
             held.due_s = now.mono_s
         return self._releases(now.mono_s)
@@ -292,7 +293,7 @@ class Keeper:
             case Release():
                 out = verdicts.release(held, answer, now_s=now.mono_s, timing=timing)
                 landed = any(isinstance(each, Settled) and each.landed for each in out)
-                if landed and held.wanted is DesiredState.STARTED:
+                if landed and held.wanted is DesiredState.STARTED and not held.is_put_off:
                     self._offers.append(held.lease.connection_id)
                 return out
 

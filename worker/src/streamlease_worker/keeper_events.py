@@ -95,10 +95,12 @@ class OffersAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequested:
-    """Give the lease up: every sink attempt of this epoch has ended, and its positions were told before this."""
+    """Give the lease up: every sink attempt of this epoch has ended, and its positions were told before this. `status`:
+    what the item is to say from then on, where that is not only that it was released."""
 
     connection_id: str
     epoch: int
+    status: Status | None = None
 
 
 @dataclass(frozen=True, slots=True)

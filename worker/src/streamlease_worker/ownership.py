@@ -11,12 +11,15 @@ from enum import Enum, auto
 from streamlease.lease import Claimed
 from streamlease.model import Connection, Status, StatusState
 from streamlease.timing import Instant
-from streamlease_worker.jitter import backoff_s
+from streamlease_worker.jitter import backoff_s, draw
 from streamlease_worker.keeper_events import Acquired, Changed, ReleaseRequested, StatusChanged
 from streamlease_worker.supervisor_events import Command, RunnerEnded, Start, StartReason, Stop, TakeReason
 
 FIRST_RESTART_S = 1.0
 LONGEST_RESTART_S = 60.0
+FIRST_QUARANTINE_S = 300.0
+LONGEST_QUARANTINE_S = 3_600.0
+"""Whatever becomes well again meanwhile is missed for no longer; and a dial an hour harms nobody."""
 PROVEN_S = 300.0
 """A runner that lived this long before it crashed starts over as quickly as one that never did."""
 
@@ -81,9 +84,9 @@ def stop(ours: Ownership, reason: str, *, flush: bool) -> list[Command]:
             return []
 
 
-def release(ours: Ownership) -> list[Command]:
+def release(ours: Ownership, status: Status | None = None) -> list[Command]:
     ours.phase = Phase.RELEASING
-    return [ReleaseRequested(ours.connection_id, ours.epoch)]
+    return [ReleaseRequested(ours.connection_id, ours.epoch, status)]
 
 
 def changed(ours: Ownership, change: Changed, run: int, now: Instant) -> list[Command]:
@@ -113,8 +116,15 @@ def ended(ours: Ownership, event: RunnerEnded, run: int, now: Instant) -> list[C
     ours.forget_position = False
     if ours.phase is Phase.STOPPING:
         return start(ours, run, now, "changed") if ours.restart else release(ours)
-    if event.outcome == "fenced":
-        return release(ours)
+    match event.outcome:
+        case "fenced":
+            return release(ours)
+        case "yielded":
+            return release(ours, Status(StatusState.YIELDED, now.wall_ms, event.reason))
+        case "quarantined":
+            return release(ours, quarantined(ours, event.reason, now))
+        case _:
+            pass
     ours.phase = Phase.RESTING
     if event.outcome == "fatal":
         return [_status(ours, StatusState.FAILED, event.reason, now)]
@@ -122,6 +132,18 @@ def ended(ours: Ownership, event: RunnerEnded, run: int, now: Instant) -> list[C
     wait_s = backoff_s(ours.crashes, FIRST_RESTART_S, LONGEST_RESTART_S, ours.connection_id)
     ours.restart_at_s = now.mono_s + wait_s
     return [_status(ours, StatusState.BACKOFF, event.reason, now)]
+
+
+def quarantined(ours: Ownership, reason: str, now: Instant) -> Status:
+    """Put off for longer each time: what came of the last was seen by a claim, or has been of use for as long."""
+    before = ours.connection.status
+    wait_s = FIRST_QUARANTINE_S
+    if before is not None and before.state is StatusState.QUARANTINED and before.until_ms is not None:
+        last_s = (before.until_ms - before.since_ms) / 1000
+        if now.mono_s - ours.started_s < last_s:
+            wait_s = min(2 * last_s, LONGEST_QUARANTINE_S)
+    jittered_s = wait_s * (1 - draw(ours.connection_id, ours.epoch) / 10)
+    return Status(StatusState.QUARANTINED, now.wall_ms, reason, now.wall_ms + round(jittered_s * 1000))
 
 
 def _status(ours: Ownership, state: StatusState, reason: str, now: Instant) -> StatusChanged:

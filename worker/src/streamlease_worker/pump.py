@@ -13,18 +13,33 @@ from streamlease_worker.sinks.base import Batch, Sink, SinkFault
 
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 5.0
+BLOCKED_AFTER_S = 10.0
+"""A sink that takes nothing for so long is told of."""
+BLOCKED_AGAIN_S = 60.0
+"""But no more often than this: every word is a write to the connection's item, and a sink may throttle for hours."""
 
 
 class Pump:
-    """`acknowledged` is called with a delivery number once everything up to it is durable."""
+    """`acknowledged` is called with a delivery number once everything up to it is durable; `refused` with a reason once
+    the sink has taken nothing for a while, and with None once it has."""
 
     def __init__(
-        self, pending: Pending, sink: Sink, fence: Fence, *, acknowledged: Callable[[int], None], log: Log
+        self,
+        pending: Pending,
+        sink: Sink,
+        fence: Fence,
+        *,
+        acknowledged: Callable[[int], None],
+        refused: Callable[[str | None], None],
+        log: Log,
     ) -> None:
         self._pending = pending
         self._sink = sink
         self._fence = fence
         self._acknowledged = acknowledged
+        self._refused = refused
+        self._told_s = float("-inf")
+        self._blocked = False
         self._log = log
         self._closed = Gate()
         self._abandoned = Gate()
@@ -61,9 +76,14 @@ class Pump:
     async def _deliver(self, batch: Batch) -> bool:
         """Try until it is taken. False: abandoned before that. Raises Fenced, or a SinkFault that is final."""
         failures = 0
+        now_s = asyncio.get_running_loop().time
+        began_s = now_s()
         while not self._abandoned.is_set():
             try:
                 await self._sink.deliver(batch)
+                if self._blocked:
+                    self._blocked = False
+                    self._refused(None)
                 return True
             except SinkFault as fault:
                 if not fault.retryable:
@@ -71,6 +91,9 @@ class Pump:
                 failures += 1
                 if failures == 1 or failures % 10 == 0:
                     self._log.warning("sink_refused", reason=str(fault), failures=failures)
+                if now_s() - began_s >= BLOCKED_AFTER_S and now_s() - self._told_s >= BLOCKED_AGAIN_S:
+                    self._told_s, self._blocked = now_s(), True
+                    self._refused(str(fault))
             wait_s = backoff_s(failures, FIRST_RETRY_S, LONGEST_RETRY_S, batch.connection_id)
             await _wait(wait_s, unless=self._abandoned)
         return False

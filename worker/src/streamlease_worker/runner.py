@@ -86,6 +86,7 @@ class Runner:
         feed: Feed,
         position: Position | None,
         *,
+        suspect: bool = False,
         fence: Fence,
         around: Surroundings,
         advanced: Callable[[Position], None],
@@ -98,14 +99,18 @@ class Runner:
         self._reported = reported
         self._log = log
         self._fence = fence
-        self._machine = Machine(feed, position)
+        self._machine = Machine(feed, position, suspect=suspect)
         self._handle, self._draw = self._machine.handle, around.draw
         self._crashed = False
         self._told = position
         self._state: StatusState | None = None
+        self._refusal: str | None = None
+        """Why the sink has taken nothing for a while."""
         self._references = references(feed)
         self._pending = Pending(around.budget)
-        self._pump = Pump(self._pending, around.sink, fence, acknowledged=self._acknowledged, log=log)
+        self._pump = Pump(
+            self._pending, around.sink, fence, acknowledged=self._acknowledged, refused=self._refused, log=log
+        )
         self._dials: dict[int, Wire | Call] = {}
         """What is under way or open, by the number of its dial."""
         self._newest = 0
@@ -214,9 +219,19 @@ class Runner:
                 self._call(command)
             case Report(state, reason):
                 self._state = state
-                self._reported(state, reason)
+                if self._refusal is None or not self.connected:
+                    self._reported(state, reason)
+                else:
+                    self._reported(StatusState.BLOCKED, self._refusal)
             case Finished(outcome, reason):
                 self._finish(outcome, reason)
+
+    def _refused(self, reason: str | None) -> None:
+        """The sink takes nothing, or something again: who looks at the connection is to see that, too."""
+        self._refusal = None if reason is None else f"the sink takes nothing: {reason}"
+        if self.connected:
+            state = StatusState.STREAMING if reason is None else StatusState.BLOCKED
+            self._reported(state, self._refusal)
 
     def _acknowledged(self, number: int) -> None:
         self._happened(Acknowledged(number))

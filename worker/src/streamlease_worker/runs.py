@@ -13,7 +13,15 @@ from streamlease_worker.log import Log
 from streamlease_worker.runner import Ended, Runner, Surroundings
 from streamlease_worker.supervisor_events import RunnerEnded, Start, Stop
 
-SAID = {StatusState.STREAMING: "ready", StatusState.BACKOFF: "backoff", StatusState.FAILED: "failed"}
+SAID = {
+    StatusState.STREAMING: "ready",
+    StatusState.BLOCKED: "blocked",
+    StatusState.BACKOFF: "backoff",
+    StatusState.FAILED: "failed",
+    StatusState.YIELDED: "yielded",
+    StatusState.QUARANTINED: "quarantined",
+}
+GIVEN_UP = frozenset({StatusState.YIELDED, StatusState.QUARANTINED})
 
 
 class Runs:
@@ -86,6 +94,7 @@ class Runs:
         connection_id, version = connection.connection_id, connection.spec_version
 
         feed = self._feed_of(connection)
+        suspect = connection.status is not None and connection.status.state in GIVEN_UP
 
         def advanced(position: Position) -> None:
             self._keeper.advance(connection_id, epoch, version, position, feed.checkpoint_every_s)
@@ -94,10 +103,13 @@ class Runs:
             self._keeper.post(StatusChanged(connection_id, epoch, Status(state, self._around.wall_ms(), reason)))
             if said := SAID.get(state):
                 log.info(said, **({"reason": reason} if reason is not None else {}))
+            elif reason is not None:
+                log.info("waiting", reason=reason)
 
         return Runner(
             feed,
             connection.position,
+            suspect=suspect,
             fence=self._fences[connection_id, epoch],
             around=self._around,
             advanced=advanced,

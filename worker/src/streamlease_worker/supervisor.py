@@ -258,6 +258,8 @@ class Supervisor:
         ours = self._owned.get(event.connection_id)
         if ours is None or ours.run != event.run or ours.phase not in (Phase.RUNNING, Phase.STOPPING):
             return []
+        if event.outcome == "yielded":
+            self._intake.leave(event.connection_id, now)
         return ownership.ended(ours, event, self._next_run(), now)
 
     def _next_run(self) -> int:

@@ -103,7 +103,8 @@ class RunnerEnded:
     """A runner is done: its socket is closed, every sink attempt of it has ended, its positions have been told.
 
     `stopped`: as asked. `fatal`: not to be tried again until the spec changes. `crashed`: by a fault of our own.
-    `fenced`: it found its deadline passed before the keeper said so.
+    `fenced`: it found its deadline passed before the keeper said so. `yielded`: for another worker to try.
+    `quarantined`: for nobody to try for a while.
     """
 
     connection_id: str
