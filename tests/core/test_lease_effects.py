@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from streamlease import items, lease
-from streamlease.lease import Change, Changed, Checkpoint, Claimed, Done, Held, Outrun, Stopped
-from streamlease.model import Connection, DesiredState, LeaseMode, Position, Saved, Status, StatusState
+from streamlease.errors import Malformed
+from streamlease.lease import Change, Changed, Checkpoint, Claimed, Done, Held, Outrun, Stopped, Unproven
+from streamlease.model import SCHEMA, Connection, DesiredState, LeaseMode, Position, Saved, Status, StatusState
 from streamlease.write import Applied, Item
 from tests.core.cells import NOW_MS, TIMING, Cell, at, change, claim, fresh, owned
 
@@ -34,6 +35,48 @@ def differences(before: Item | None, after: Item | None) -> Mapping[str, Any]:
 
 
 # --- people's writes --------------------------------------------------------------------------------------------------
+
+
+def test_what_a_new_connection_is_made_of() -> None:
+    assert fresh().item == {
+        "schema": SCHEMA,
+        "connection_id": "c1",
+        "desired_state": "STARTED",
+        "desired_state_shard": "STARTED#3",
+        "upstream_url": "wss://up.example",
+        "spec": {"sink": "default"},
+        "spec_version": 1,
+        "labels": {"team": "a"},
+        "lease_epoch": NOW_MS,
+        "lease_expires_at_ms": 0,
+        "checkpoint_no": 0,
+        "crashes": 0,
+        "last_event": "CONTROL",
+        "created_at_ms": NOW_MS,
+        "updated_at_ms": NOW_MS,
+        "updated_by": "me",
+    }
+
+
+def test_a_start_names_the_shard_and_who_wanted_it_when() -> None:
+    cell = fresh(DesiredState.STOPPED)
+    before = cell.item
+    wanted, later_ms = Change(desired_state=DesiredState.STARTED), NOW_MS + 5
+    seen = items.connection(cell.item or {})
+    cell.put(lease.control(seen, wanted, shard="STARTED#9", now_ms=later_ms, updated_by="you"))
+    assert differences(before, cell.item) == {
+        "desired_state": "STARTED",
+        "desired_state_shard": "STARTED#9",
+        "spec_version": 2,
+        "updated_at_ms": later_ms,
+        "updated_by": "you",
+    }
+
+
+def test_a_start_from_nowhere_says_from_which_version_on_positions_count() -> None:
+    cell = fresh()
+    change(cell, Change(forget_position=True))
+    assert items.connection(cell.item or {}).positions_since_version == 2
 
 
 def test_a_change_returns_the_item_as_it_is_now() -> None:
@@ -106,6 +149,29 @@ def test_a_postponement_frees_the_connection_for_later_and_says_since_when() -> 
 )
 def test_how_long_a_connection_that_kills_its_owners_waits(crashes: int, after_ms: int) -> None:
     assert lease.postponed_until_ms(crashes, NOW_MS) == NOW_MS + after_ms
+
+
+def test_a_claim_and_a_checkpoint_are_told_apart_in_the_stream() -> None:
+    cell, held = owned()
+    assert (cell.item or {})["last_event"] == "CLAIMED"
+    cell.put(lease.checkpoint(held, Checkpoint(1)))
+    assert (cell.item or {})["last_event"] == "CHECKPOINT"
+
+
+def test_a_claim_of_a_stopped_connection_is_shown_it() -> None:
+    cell = fresh(DesiredState.STOPPED)
+    assert claim(cell, "w1", 0) == Stopped(items.connection(cell.item or {}))
+
+
+def test_a_lease_that_runs_out_at_this_very_millisecond_is_held_though_its_owner_wrote_nothing() -> None:
+    cell, seen = crashed()
+    assert claim(cell, "w2", 32_000) == Held("w1", NOW_MS + 32_000)
+    assert claim(cell, "w2", 32_001) == Unproven(seen)
+
+
+def test_a_claim_that_a_store_answers_without_an_item_is_no_claim() -> None:
+    with pytest.raises(Malformed, match=r"^claim: the store returned no item$"):
+        lease.claimed(Applied(None), worker_id="w1", nonce="n", sent=at(0), timing=TIMING)
 
 
 # --- what an owner is told --------------------------------------------------------------------------------------------
