@@ -30,7 +30,7 @@ def main(endpoint: str, locks: int, seconds: float) -> None:
         nonlocal landed
         landed += http_response.status_code == 200
 
-    period = timedelta(seconds=max(1.0, locks / PER_S))
+    period = timedelta(seconds=-(-locks // PER_S))  # whole: it cannot store a fraction
     holder = DynamoDBLockClient(
         resource,
         table_name=TABLE,
