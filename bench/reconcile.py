@@ -1,10 +1,11 @@
 """The reconcile function over a large table, within 512 MB; and the burial of one worker with many connections.
 
-    python -m bench.reconcile [--items 5000] [--expired 1000] [--buried 500] [--json] [--keep bench/reconcile.jsonl]
+    python -m bench.reconcile [--items 5000] [--expired 1000] [--buried 500] [--walk] [--json] [--keep FILE]
 
 Both against the emulator, whose CPU is told beside ours: it may be what there is to wait for. The function's code is
 the deployed one, in a process whose address space is limited to 512 MB. The burial is in worker mode: sealing,
-orphaning and offering, with each position on a page.
+orphaning and offering, with each position on a page. `--walk` also measures a run that walks all owners, as every
+fifteenth does.
 """
 
 import json
@@ -27,7 +28,7 @@ from streamlease.dynamodb.executor import Executor
 from streamlease.flow import Flow, run
 from streamlease.flows.bury import Burials, bury_expired
 from streamlease.flows.sweep import members
-from streamlease.model import LeaseMode, Position, Saved
+from streamlease.model import RECONCILE_ID, LeaseMode, Position, Saved
 from streamlease.settings import (
     LEASE_VARIABLE,
     MODE_VARIABLE,
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> int:
     asking.add_argument("--items", type=some, default=5_000, help="started connections, the expired among them")
     asking.add_argument("--expired", type=some, default=1_000)
     asking.add_argument("--buried", type=some, default=500, help="connections of the worker that is buried")
+    asking.add_argument("--walk", action="store_true", help="also a run that walks all owners")
     asked = asking.parse_args(arguments)
     if asked.expired > asked.items:
         asking.error(f"--expired is {asked.expired}, of only {asked.items} items")
@@ -67,7 +69,7 @@ def main(arguments: list[str]) -> int:
         with start_emulator(checkout, Path(folder) / "log-of-the-burial") as running:
             burial = buried(running, asked.buried)
         with start_emulator(checkout, Path(folder) / "log-of-the-function") as running:
-            swept = reconciled(running, checkout, asked.items, asked.expired)
+            swept = reconciled(running, checkout, asked.items, asked.expired, walk=asked.walk)
     tell(result(asked.items, asked.expired, asked.buried, swept, burial), asked, where)
     return 0
 
@@ -100,7 +102,7 @@ def result(
 # --- the function ----------------------------------------------------------------------------------------------------
 
 
-def reconciled(running: Emulator, checkout: Checkout, connections: int, expired: int) -> dict[str, Any]:
+def reconciled(running: Emulator, checkout: Checkout, connections: int, expired: int, *, walk: bool) -> dict[str, Any]:
     with on_endpoint("emulator", running.endpoint) as store:
         executor = store.executor
         if executor is None:
@@ -117,7 +119,6 @@ def reconciled(running: Emulator, checkout: Checkout, connections: int, expired:
             (member_item(f"worker-{number}", owned=EACH, joined=later, timing=timing) for number in living),
         )
         progress(f"{connections:,} connections, {expired:,} of them expired, in {time.monotonic() - began_s:.0f} s")
-        emulator_s = cpu_s_of_group(running.process.pid)
         environment = {
             **running.client_environment(),
             **{variable: executor.tables[table] for table, variable in TABLE_VARIABLES.items()},
@@ -127,16 +128,13 @@ def reconciled(running: Emulator, checkout: Checkout, connections: int, expired:
             "POWERTOOLS_TRACE_DISABLED": "true",
             "POWERTOOLS_SERVICE_NAME": "bench",
         }
-        said = function_said(checkout, environment)
-        emulator_s = cpu_s_of_group(running.process.pid) - emulator_s
-    progress(f"{len(said['runs'])} runs of the function in {said['seconds']:.1f} s, {said['peak_mb']} MB at most")
-    return {
-        "swept_s": said["seconds"],
-        "function_cpu_s": said["cpu_s"],
-        "function_peak_mb": said["peak_mb"],
-        "emulator_cpu_s": round(emulator_s, 2),
-        "runs": said["runs"],
-    }
+        # A run of the fourteen in fifteen that do not walk all owners.
+        put_all(executor, Table.MEMBERS, [{"worker_id": RECONCILE_ID, "walked_at_ms": clock.now().wall_ms}])
+        swept = function_said(checkout, environment, running)
+        if walk:
+            put_all(executor, Table.MEMBERS, [{"worker_id": RECONCILE_ID, "walked_at_ms": 0}])
+            swept |= {f"walking_{name}": value for name, value in function_said(checkout, environment, running).items()}
+    return swept
 
 
 def fleet_of(connections: int, expired: int, now: Instant) -> Iterator[Item]:
@@ -149,7 +147,8 @@ def fleet_of(connections: int, expired: int, now: Instant) -> Iterator[Item]:
         yield owned_connection(number, owner, claimed=claimed, timing=timing, mode=LeaseMode.CONNECTION, shards=SHARDS)
 
 
-def function_said(checkout: Checkout, environment: dict[str, str]) -> dict[str, Any]:
+def function_said(checkout: Checkout, environment: dict[str, str], running: Emulator) -> dict[str, Any]:
+    emulator_s = cpu_s_of_group(running.process.pid)
     command = [sys.executable, "-m", "bench.reconcile_function", str(MEGABYTES)]
     ran = subprocess.run(  # noqa: S603 - this Python
         command, cwd=checkout.root, env=environment, capture_output=True, text=True, check=False
@@ -157,8 +156,15 @@ def function_said(checkout: Checkout, environment: dict[str, str]) -> dict[str, 
     found = [line for line in ran.stdout.splitlines() if line.startswith("RESULT ")]
     if ran.returncode != 0 or not found:
         raise SystemExit(f"reconcile: the function ended with {ran.returncode}: {ran.stderr.strip()[-800:]}")
-    document: dict[str, Any] = json.loads(found[-1].removeprefix("RESULT "))
-    return document
+    said: dict[str, Any] = json.loads(found[-1].removeprefix("RESULT "))
+    progress(f"{len(said['runs'])} runs of the function in {said['seconds']:.1f} s, {said['peak_mb']} MB at most")
+    return {
+        "swept_s": said["seconds"],
+        "function_cpu_s": said["cpu_s"],
+        "function_peak_mb": said["peak_mb"],
+        "emulator_cpu_s": round(cpu_s_of_group(running.process.pid) - emulator_s, 2),
+        "runs": said["runs"],
+    }
 
 
 # --- the burial ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
     python -m bench.reconcile_function MEGABYTES
 
-Prints JSON. The settings are the environment's. The limit is of the address space, which holds more than what Lambda counts.
+Prints JSON. The settings are the environment's. The limit is of the address space, which holds more than what Lambda
+counts.
 """
 
 import json
