@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from streamlease.budget import Limit
 from streamlease.flows.reconcile import OWNER_WALK_EVERY_MS
 from streamlease.model import LeaseMode
 from streamlease.timing import SKEW_MS, Timing
@@ -44,7 +45,7 @@ PROCESSES = 40
 
 TWISTED = (
     *("claim", "renew", "heartbeat", "release") * 2,
-    *("checkpoint", "join", "orphan", "bury", "page", "inbox", "control", "offer", "*"),
+    *("checkpoint", "join", "orphan", "bury", "page", "inbox", "control", "offer", "dials", "*"),
 )
 """Labels of the requests that faults wait for: the protocol's own writes far more often than chance would meet them."""
 
@@ -111,7 +112,15 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         late=late,
         last_acts=tuple(Act(quiet_us, each, "stop") for each in draws.sample(tuple(connections), 2)),
         clock=clock,  # type: ignore[arg-type]  # a choice among texts is a text
+        dials=_dials(Random(f"dials/{seed}"), len(connections)),
     )
+
+
+def _dials(draws: Random, connections: int) -> Limit | None:
+    """In a third of the runs a budget that a cold fleet is over at once, and that a healthy one soon has room in."""
+    if draws.random() < 2 / 3:
+        return None
+    return Limit(draws.randint(connections // 2 + 2, connections + 2), draws.choice((3_000, 6_000, 10_000)))
 
 
 def _timing(draws: Random, mode: LeaseMode) -> Timing:

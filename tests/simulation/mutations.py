@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamlease import inbox, items, lease, membership, pages, plan
+from streamlease import budget, inbox, items, lease, membership, pages, plan
 from streamlease.errors import Fault, Unreachable
 from streamlease.feed import continuity
 from streamlease.feed import ledger as feed_ledger
@@ -188,6 +188,14 @@ def _follows(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self)
 
     return settle
+
+
+def _counts_for_a_while(windows: int, skews: int) -> Callable[[Any], Any]:
+    def counted(slices: Any, limit: Any, now_ms: int, skew_ms: int) -> int:
+        more_ms = windows * limit.per_ms + skews * skew_ms
+        return sum(each.dials for each in slices if each.until_ms + more_ms >= now_ms)
+
+    return lambda _original: counted
 
 
 CLAIM = ("lease_owner", "lease_expires_at_ms", "checkpoint_no", "lease_epoch")
@@ -393,4 +401,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a position waits for records of the same sequence",
         ((feed_ledger.Ledger, "_settle", _follows),),
     ),
+    Mutation("dials-races", "of all who saw a ledger one takes from it", ((budget, "_put", ALWAYS_OURS),)),
+    Mutation(
+        "dials-window",
+        "a slice counts until a window after its end",
+        ((budget, "_counted", _counts_for_a_while(0, 0)),),
+    ),
+    Mutation("dials-skew", "and that on every clock", ((budget, "_counted", _counts_for_a_while(1, 0)),)),
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from streamlease import budget
 from streamlease.errors import Conflict, Fault, Throttled, Unreachable
 from streamlease.flow import Batch, Request, SendOffers
 from streamlease.model import LastEvent, MemberState
@@ -122,6 +123,8 @@ def _member(update: Update) -> str:
 
 
 def _worker_item(write: Write) -> str:
+    if write.key["worker_id"] == budget.PARTITION:
+        return "dials"
     item = str(write.key["item"])
     kind = "inbox" if item.startswith("inbox#") else "page"
     return f"{kind} delete" if isinstance(write, Delete) else kind

@@ -7,6 +7,7 @@ from streamlease.model import LeaseMode
 from streamlease.timing import SKEW_MS
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.check_delivery import DeliveryChecker
+from tests.simulation.check_dials import DialChecker
 from tests.simulation.check_end import EndChecker, Streaming
 from tests.simulation.check_leases import LeaseChecker
 from tests.simulation.check_pages import PageChecker
@@ -78,7 +79,8 @@ class Simulation:
         self.upstreams = {name: Upstream(name, kernel, ledger, nature) for name, nature in scenario.connections.items()}
         self.sink = Sink(kernel, ledger)
         self.beliefs = Beliefs()
-        self.world = World(kernel, network, self.sink, self.upstreams, self.beliefs)
+        self.dials = DialChecker(kernel, scenario.dials)
+        self.world = World(kernel, network, self.sink, self.upstreams, self.beliefs, self.dials)
         self.stream = StreamFunction(kernel, network, Clock(scenario.offsets_ms[-1]))
         timing = scenario.timing_of(scenario.mode)
         self.people = People(kernel, network, operator(scenario.shards, timing), self.upstreams)

@@ -18,6 +18,8 @@ from streamlease.feed.events import (
     Command,
     Deliver,
     Dial,
+    DialBegun,
+    DialHeld,
     Finished,
     Gap,
     Message,
@@ -37,6 +39,7 @@ from streamlease.feed.machine import Machine
 from streamlease.model import Position, StatusState
 from streamlease.write import Value
 from streamlease_worker.fence import Fence, Fenced
+from tests.simulation.dialling import Dialling
 from tests.simulation.kernel import MS, Kernel, S
 from tests.simulation.process import Thread
 from tests.simulation.sink import Attempt, Sink
@@ -109,6 +112,7 @@ class Runner:
     draws: Random
     cut_until: Callable[[], int]
     """Until when its worker has no way to any upstream."""
+    dialling: Dialling
     over: bool = False
     stopping: bool = False
     fenced: bool = False
@@ -117,6 +121,8 @@ class Runner:
     _machine: Machine = field(init=False)
     _socket: Socket | None = None
     _dialling: int = 0
+    _wish: int = 0
+    """The number under which the worker's gate knows the present dial; 0: there is none."""
     _waiting: deque[Record | Gap] = field(default_factory=deque)
     _attempt: Attempt | None = None
     _attempts: int = 0
@@ -158,7 +164,7 @@ class Runner:
         return len(self._waiting)
 
     def vanish(self) -> None:
-        """The process is gone: so is its socket."""
+        """The process, or its membership, is gone: so is its socket."""
         self.over = True
         if self._socket is not None:
             self.upstream.hang_up(self._socket)
@@ -218,7 +224,28 @@ class Runner:
         cursor = parse_qs(parts.query).get("cursor")
         host = parts.netloc
         at = int(float(cursor[0])) if cursor else None
-        self.thread.effect(lambda: self.kernel.after(2 * WIRE_US, lambda: self._arrive(number, host, at)))
+        self._dialled()
+        begun = False
+
+        def begin() -> None:
+            nonlocal begun
+            begun = True
+            self._tell(number, DialBegun())
+            self.kernel.after(2 * WIRE_US, lambda: self._arrive(number, host, at))
+
+        self._wish = self.dialling.want(host, begin, lambda reason: self._tell(number, DialHeld(reason=reason)))
+        if not begun:
+            self._tell(number, DialHeld())
+
+    def _tell(self, number: int, event: DialHeld | DialBegun) -> None:
+        """The machine hears of its dial after what it is handling now."""
+        self.kernel.after(0, lambda: self.thread.event(lambda: self._feed(event) if number == self._dialling else None))
+
+    def _dialled(self) -> None:
+        """The present dial has opened or failed, or is wanted no more."""
+        wish, self._wish = self._wish, 0
+        if wish:
+            self.dialling.gone(wish)
 
     def _arrive(self, number: int, host: str, cursor: int | None) -> None:
         """The handshake has reached the upstream."""
@@ -237,9 +264,12 @@ class Runner:
 
     def _dial_failed(self, number: int, error: str) -> None:
         if number == self._dialling:
+            self._dialled()
             self._feed(Closed(error))
 
     def _opened(self, socket: Socket) -> None:
+        if self._socket is socket:
+            self._dialled()
         if self._socket is socket and self.upstream.poisonous:
             self.told.poisoned()
         elif self._socket is socket:
@@ -263,6 +293,7 @@ class Runner:
     def _closed(self, socket: Socket, why: str) -> None:
         if self._socket is socket:
             self._socket = None
+            self._dialled()
             self._feed(Closed(why, code=1006))
 
     def _ping(self) -> None:
@@ -278,6 +309,7 @@ class Runner:
     def _close(self) -> None:
         socket, self._socket = self._socket, None
         self._dialling += 1
+        self._dialled()
         if socket is not None:
             self.thread.effect(lambda: self.upstream.hang_up(socket))
         self.kernel.after(2 * WIRE_US, lambda: self.thread.event(lambda: self._feed(Closed("closed", code=1000))))

@@ -7,6 +7,7 @@ service (`w0`, `w1`, …), which successive processes fill, or `*`, or `BUSIEST`
 from dataclasses import dataclass
 from typing import Literal
 
+from streamlease.budget import Limit
 from streamlease.model import LeaseMode
 from streamlease.timing import Timing
 from tests.simulation.kernel import S
@@ -212,6 +213,9 @@ class Scenario:
     """Connections that nobody creates at the beginning."""
     last_acts: tuple[Act, ...]
     """What people do after the faults have stopped: obeyed within the bounds of a healthy fleet."""
+
+    dials: Limit | None = None
+    """How many dials the whole fleet may begin, where its upstreams count them."""
 
     def timing_of(self, mode: LeaseMode) -> Timing:
         return self.timing if mode is LeaseMode.CONNECTION else self.worker_timing

@@ -18,9 +18,9 @@ from streamlease.flow import SendOffers as SendRequest
 from streamlease.flows import audit, inbox
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, claim
-from streamlease.flows.sweep import stored_fleet, sweep
+from streamlease.flows.sweep import Sweep, stored_fleet, sweep
 from streamlease.membership import Joined
-from streamlease.model import LeaseMode, Position, Status
+from streamlease.model import FleetSummary, LeaseMode, Position, Status
 from streamlease.timing import Instant, Timing
 from streamlease_worker import keeper_events as ke
 from streamlease_worker import supervisor_events as se
@@ -31,6 +31,8 @@ from streamlease_worker.joining import Applicant, join, leave
 from streamlease_worker.keeper import Keeper
 from streamlease_worker.supervisor import Supervisor
 from tests.simulation.beliefs import Beliefs
+from tests.simulation.check_dials import DialChecker
+from tests.simulation.dialling import Dialling
 from tests.simulation.drive import drive
 from tests.simulation.kernel import MS, Kernel, S
 from tests.simulation.network import Network, Service
@@ -70,6 +72,7 @@ class World:
     sink: Sink
     upstreams: dict[str, Upstream]
     beliefs: Beliefs
+    dials: DialChecker
 
 
 class Worker:
@@ -96,6 +99,7 @@ class Worker:
         self._keeper: Keeper | None = None
         self._supervisor: Supervisor | None = None
         self._fences: dict[tuple[str, int], Fence] = {}
+        self._dialling: Dialling | None = None
         self.timeout_us = min(2 * S, deployed.timing.heartbeat_ms * MS // 3)
 
     # --- the life of the process ---
@@ -173,6 +177,14 @@ class Worker:
         self.worker_id = worker_id
         at = self.process.instant(self._loop)
         self._fences = {}
+        self._dialling = Dialling(
+            worker_id,
+            self._loop,
+            self.world.network,
+            limit=self.world.dials.limit,
+            timeout_us=self.timeout_us,
+            on_dial=self.world.dials.on_dial,
+        )
         self._keeper = Keeper(worker_id, timing=self.deployed.timing, mode=self.mode, joined=joined)
         self._supervisor = Supervisor(
             worker_id,
@@ -394,6 +406,8 @@ class Worker:
 
     def _finish(self, outcome: str, reason: str) -> None:
         self._keeper = self._supervisor = None
+        if self._dialling is not None:
+            self._dialling.over = True
         for runner in self.runners.values():
             runner.vanish()
         self.runners.clear()
@@ -413,6 +427,9 @@ class Worker:
         def done(outcome: object) -> None:
             for problem in (outcome,) if isinstance(outcome, Malformed) else getattr(outcome, "malformed", ()):
                 ledger.report(problem)
+            fleet = outcome.fleet if isinstance(outcome, Sweep) else outcome
+            if isinstance(fleet, FleetSummary) and self._dialling is not None:
+                self._dialling.fleet(fleet.live)
             if isinstance(outcome, Malformed) and not says:
                 outcome = Denied(str(outcome))
             if self._supervisor is supervisor:
@@ -475,6 +492,7 @@ class Worker:
             event = se.RunnerEnded(connection_id, epoch, run, outcome, end.reason, runner.newest_position)  # type: ignore[arg-type]
             self._loop.event(lambda: self._supervise(event))
 
+        assert self._dialling is not None
         runner = Runner(
             connection_id=connection_id,
             epoch=epoch,
@@ -488,6 +506,7 @@ class Worker:
             told=Told(advanced, reported, finished, lambda: self._poisoned(connection_id)),
             draws=self._draws,
             cut_until=lambda: self._cut_until_us,
+            dialling=self._dialling,
         )
         self.runners[run] = runner
         started = self.world.beliefs.started
