@@ -218,7 +218,7 @@ def test_who_gives_up_waiting_leaves_its_token_to_the_next() -> None:
 def test_a_wait_is_told_after_a_second_with_the_budget_and_how_long_it_will_take(full_ms: int, says: str) -> None:
     bench = Bench()
     bench.want(HOST)
-    full = Ledger(1, 60_000, (Slice("other", 100, bench.clock.wall_ms + full_ms),))
+    full = Ledger(1, (Slice("other", 100, bench.clock.wall_ms + full_ms),))
     bench.do(bench.gate.answered(HOST, Later(bench.clock.wall_ms + 30_000, full), bench.clock()))
     assert bench.told == []
     assert bench.gate.due_s == bench.clock.mono_s + 1

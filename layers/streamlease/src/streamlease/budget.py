@@ -56,7 +56,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What is counted, and against which limit. Budgets of one `key` share a ledger, each with its own limit."""
+    """What is counted, over which time, and against which limit. Budgets of one `key` share a ledger, each with a limit
+    of its own; those of another time have another ledger, so that a dial that counts by both is counted once in each.
+    """
 
     key: str
     name: str
@@ -88,8 +90,6 @@ class Ledger:
     """One budget's item, as somebody saw it."""
 
     revision: int = 0
-    longest_ms: int = 0
-    """The longest window that anybody counts by."""
     slices: tuple[Slice, ...] = ()
     queues: tuple[Queue, ...] = ()
 
@@ -140,20 +140,20 @@ class Plan:
 
 
 def host_budget(host: str, egress: str, limit: Limit) -> Budget:
-    return Budget(f"host#{host}#{egress}", host, limit)
+    return Budget(f"host#{host}#{egress}#{limit.per_ms}", host, limit)
 
 
 def credential_budget(references: Iterable[str], limit: Limit) -> Budget:
     """`references` are what the credential is looked up by, never its value. It counts from whichever egress."""
     named = ", ".join(sorted(references))
-    return Budget(f"credential#{hashlib.sha256(named.encode()).hexdigest()[:32]}", named, limit)
+    digest = hashlib.sha256(named.encode()).hexdigest()[:32]
+    return Budget(f"credential#{digest}#{limit.per_ms}", named, limit)
 
 
 def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: int = SKEW_MS) -> Plan:
     """Who has waited longest goes first: what others who wait for longer are known to want is left to them."""
     now_ms, limit = sent.wall_ms, budget.limit
-    longest_ms = max(ledger.longest_ms, limit.per_ms)
-    slices = _tidied(_reported(ledger.slices, ask.spent), now_ms, longest_ms, skew_ms)
+    slices = _tidied(_reported(ledger.slices, ask.spent), now_ms, limit.per_ms, skew_ms)
     others = tuple(
         q for q in ledger.queues if q.worker_id != ask.worker_id and now_ms - q.said_ms <= limit.queue_ms + skew_ms
     )
@@ -166,7 +166,7 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
         rest = ask.waiting_ms[dials:]
         queues = (*others, Queue(ask.worker_id, rest[0], len(rest), now_ms)) if rest else others
         slices = (*slices, Slice(ask.slice_id, dials, until_ms))
-        after = Ledger(ledger.revision + 1, longest_ms, slices, queues)
+        after = Ledger(ledger.revision + 1, slices, queues)
         return Plan(Taken(dials, sent.mono_s + limit.slice_ms / 1000, after), _put(ledger, after, budget))
     again_ms = now_ms + RESERVED_MS
     if free <= 0:
@@ -178,7 +178,7 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     if known is not None and now_ms - known.said_ms < limit.queue_ms // 2 and waiting <= 2 * known.waiting:
         return Plan(Later(again_ms, replace(ledger, slices=slices)), None)
     queues = (*others, Queue(ask.worker_id, ask.waiting_ms[0], waiting, now_ms))
-    after = Ledger(ledger.revision + 1, longest_ms, slices, queues)
+    after = Ledger(ledger.revision + 1, slices, queues)
     return Plan(Later(again_ms, after), _put(ledger, after, budget))
 
 
@@ -223,14 +223,14 @@ def _reported(slices: tuple[Slice, ...], spent: tuple[Spent, ...]) -> tuple[Slic
     return tuple(found)
 
 
-def _tidied(slices: tuple[Slice, ...], now_ms: int, longest_ms: int, skew_ms: int) -> tuple[Slice, ...]:
+def _tidied(slices: tuple[Slice, ...], now_ms: int, per_ms: int, skew_ms: int) -> tuple[Slice, ...]:
     """Without those that count no more; those that are over, which nobody will say anything of any more, are put
     together with their neighbours, to the later end."""
-    apart_ms = max(1, longest_ms // MERGED_INTO)
+    apart_ms = max(1, per_ms // MERGED_INTO)
     kept: list[Slice] = []
     over: list[Slice] = []
     for each in sorted(slices, key=lambda each: each.until_ms):
-        if each.until_ms + longest_ms + skew_ms < now_ms:
+        if each.until_ms + per_ms + skew_ms < now_ms:
             continue
         if each.until_ms + skew_ms >= now_ms:
             kept.append(each)
@@ -253,7 +253,6 @@ def _put(seen: Ledger, after: Ledger, budget: Budget) -> Put:
         "item": budget.key,
         "of": budget.name,
         "revision": after.revision,
-        "longest_ms": after.longest_ms,
         "slices": [{"id": s.slice_id, "dials": s.dials, "until_ms": s.until_ms} for s in after.slices],
         "queues": [
             {"worker_id": q.worker_id, "since_ms": q.since_ms, "waiting": q.waiting, "said_ms": q.said_ms}
@@ -270,7 +269,6 @@ def ledger(item: Item | None) -> Ledger:
     where = f"dial budget {item.get('item')!r}"
     return Ledger(
         revision=_whole(item, "revision", where),
-        longest_ms=_whole(item, "longest_ms", where),
         slices=tuple(
             Slice(_text(each, "id", where), _whole(each, "dials", where), _whole(each, "until_ms", where))
             for each in _maps(item, "slices", where)

@@ -23,6 +23,7 @@ MODE_VARIABLE = "STREAMLEASE_LEASE_MODE"
 HEARTBEAT_VARIABLE = "STREAMLEASE_HEARTBEAT_MS"
 LEASE_VARIABLE = "STREAMLEASE_LEASE_MS"
 SHARDS_VARIABLE = "STREAMLEASE_SHARDS"
+EGRESS_GROUP_VARIABLE = "STREAMLEASE_EGRESS_GROUP"
 
 SHARDS = 16
 MOST_SHARDS = 1_024
@@ -54,6 +55,8 @@ class Settings:
     mode: LeaseMode
     timing: Timing
     shards: int
+    egress_group: str = "default"
+    """What upstreams see as one client: dial budgets by host are counted for each."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings:
@@ -73,6 +76,7 @@ def settings(environment: Mapping[str, str]) -> Settings:
         mode=mode,
         timing=timing,
         shards=whole(environment, SHARDS_VARIABLE, default=SHARDS, least=1, most=MOST_SHARDS),
+        egress_group=optional_text(environment, EGRESS_GROUP_VARIABLE) or "default",
     )
 
 

@@ -198,6 +198,15 @@ class Keepalive:
 
 
 @dataclass(frozen=True, slots=True)
+class DialLimit:
+    """How often an upstream may be dialled, by all that it counts as one."""
+
+    dials: int
+    per_s: float
+    by: Literal["host", "credential"] = "host"
+
+
+@dataclass(frozen=True, slots=True)
 class Feed:
     """One upstream. Secrets stand in it as references in braces only, such as `{env:TOKEN}`."""
 
@@ -222,6 +231,7 @@ class Feed:
     record: RecordShape = field(default_factory=RecordShape)
     acks: Acks | None = None
     resume: Resume = field(default_factory=Resume)
+    dials: tuple[DialLimit, ...] = ()
     retry: Retry = field(default_factory=Retry)
     rules: tuple[Rule, ...] = ()
     """The first that fits is followed."""

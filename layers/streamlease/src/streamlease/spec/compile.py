@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from streamlease.feed.feed import Extract, Feed, Keepalive, Resume, Retry
-from streamlease.spec import compile_record, compile_session, stream
+from streamlease.spec import compile_record, compile_session, dial, stream
 from streamlease.spec.document import without_unknown
 from streamlease.spec.expression import condition, extractor
 from streamlease.spec.model import ConnectionSpec
@@ -75,6 +75,7 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         retry=_retry(spec.retry),
         rules=tuple(compile_session.rule(index, rule, template) for index, rule in enumerate(spec.rules)),
         rotation=compile_session.rotation(spec.rotate),
+        dials=dial.limits(spec.dial),
         pace=None if spec.pace is None else compile_session.pace(spec.pace),
         max_send_bytes=None if spec.max_send in (None, "never") else size(str(spec.max_send)),
         route=compile_session.route(spec.tls, spec.proxy, spec.private_addresses, template),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from streamlease.feed import secrets
 from streamlease.spec.compile import compile_spec
+from streamlease.spec.dial import explained
 from streamlease.spec.model import ConnectionSpec
 from streamlease.spec.url import shortened
 
@@ -15,6 +16,7 @@ def explain(spec: ConnectionSpec) -> list[str]:
 
 def _dial(spec: ConnectionSpec) -> Iterator[str]:
     yield f"dials {shortened(spec.url)} and gives the handshake {spec.open_within}"
+    yield from explained(spec.dial)
     if spec.subprotocols:
         yield f"offers the subprotocols {', '.join(spec.subprotocols)}"
     found = sorted(secrets.references(compile_spec(spec)))

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
 
-from streamlease.spec import placeholders, session, together
+from streamlease.spec import dial, placeholders, session, together
+from streamlease.spec.dial import Dials
 from streamlease.spec.fields import (
     CloseCode,
     Duration,
@@ -60,6 +61,7 @@ class ConnectionSpec(Part):
     retry: Retry = Field(default_factory=Retry)
     rules: list[Rule] = Field(default_factory=list, description="What to do about what the upstream says")
     rotate: Rotate = Field(default_factory=Rotate)
+    dial: Dials = Field(default_factory=list, description="How often the upstream may be dialled, by the whole fleet")
     pace: Pace | None = Field(None, description="How fast the upstream may be talked to")
     max_send: SendSize | None = Field(None, description="The largest message to send, or never")
     tls: Tls = Field(default_factory=Tls)
@@ -96,6 +98,7 @@ class ConnectionSpec(Part):
     def _fits_together(self) -> Self:
         problems = [sentence for broken, sentence in self._rules() if broken]
         problems += together.problems(self)
+        problems += dial.problems(self.dial, self)
         if problems:
             raise PydanticCustomError("rule", "{problems}", {"problems": "\n".join(problems)})
         return self
