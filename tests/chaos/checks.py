@@ -2,13 +2,13 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from streamlease.feed.events import Gap, Record
 from streamlease.model import LeaseMode
-from tests.chaos.attempts import What
+from tests.chaos.attempts import Told, What
 from tests.chaos.evidence import Evidence
 from tests.chaos.upstream import record_id
 
@@ -39,9 +39,13 @@ def violations(evidence: Evidence) -> list[Violation]:
 
 
 def overlaps(evidence: Evidence) -> Iterator[Violation]:
+    yield from overlapping(evidence.told)
+
+
+def overlapping(attempts: Iterable[Told]) -> Iterator[Violation]:
     """No attempt begins in an epoch once one has begun in a later epoch of the same connection."""
     newest: dict[str, tuple[int, float]] = {}
-    for told in sorted(evidence.told, key=lambda told: told.until_s):
+    for told in sorted(attempts, key=lambda told: told.until_s):
         if told.what is not What.BEGAN:
             continue
         epoch, since_s = newest.get(told.connection_id, (told.epoch, told.until_s))

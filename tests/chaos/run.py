@@ -208,8 +208,10 @@ def _deliver_all(part: Play) -> None:
 def _drain(part: Play) -> dict[str, int]:
     """SIGTERM to all. How processes ended, by exit code, over the whole run."""
     for place in part.fleet.places:
+        if not place.is_there():
+            part.found.append(Violation(4, "gone", f"{place.name} is not there, long after the faults"))
         codes = place.fleet.stop(within_s=15.0)
-        if place.is_there() or codes[place.worker.name] != os.EX_OK:
+        if codes[place.worker.name] != os.EX_OK:
             part.found.append(Violation(4, "not_drained", f"{place.name} ended with {codes[place.worker.name]}"))
     ended = Counter(_named(code) for place in part.fleet.places for code in place.exit_codes())
     return dict(sorted(ended.items()))
