@@ -49,7 +49,13 @@ class Spell:
     operations: frozenset[str] | None = None
     """Only these; None: all."""
     hits: int = 0
+    met: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the first hit."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hit(self) -> None:
+        self.hits += 1
+        self.met.set()
 
     def concerns(self, operation: str) -> bool:
         return self.operations is None or operation in self.operations
@@ -151,7 +157,7 @@ class Link:
         task.add_done_callback(self._tasks.discard)
         spell = self._spell
         if spell is not None and spell.way is Way.CUT:
-            spell.hits += 1
+            spell.hit()
             writer.transport.abort()
             return
         try:
@@ -191,16 +197,16 @@ class Link:
         match spell.way if spell is not None else None:
             case Way.SILENT:
                 assert spell is not None
-                spell.hits += 1
+                spell.hit()
                 await spell.over.wait()
                 return None
             case Way.THROTTLED:
                 assert spell is not None
-                spell.hits += 1
+                spell.hit()
                 return _refusal(request)
             case Way.LATE:
                 assert spell is not None
-                spell.hits += 1
+                spell.hit()
                 await asyncio.sleep(spell.delay_s)
             case _:
                 pass
@@ -210,10 +216,10 @@ class Link:
         if answer.succeeded and request.operation == "BatchExecuteStatement":
             self.batches.append(Carried(at, request.body, answer.body))
         if spell is not None and spell.way is Way.SLOW:
-            spell.hits += 1
+            spell.hit()
             await asyncio.sleep(spell.delay_s)
         if spell is not None and spell.way is Way.UNANSWERED and answer.succeeded and is_write(request.operation):
-            spell.hits += 1
+            spell.hit()
             return None
         return answer
 
