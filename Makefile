@@ -14,7 +14,7 @@ CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
-.PHONY: help setup demo test simulate mutations mutants check check-code check-template format lock build sam-local aws-smoke clean
+.PHONY: help setup demo test simulate mutations mutants chaos check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,11 @@ mutations: ## break each rule of the protocol in turn, and see that the simulato
 mutants: ## change lease.py and plan.py in each small way, and see that their own tests notice; about half an hour of a core
 	@$(SETUP) mutants
 	@.local/envs/mutants/bin/python scripts/mutants.py $(ARGS)
+
+chaos: ## real workers through real faults; FAULTS=200, SEED=of the plan (drawn), MODE=connection|worker (half each)
+	@$(SETUP) main emulator sam
+	@$(BIN)/python -m tests.chaos.chaos $(if $(FAULTS),--faults $(FAULTS)) \
+	    $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE)) $(ARGS)
 
 check: check-code check-template ## ruff, formatting, mypy, import contracts, template lint
 
