@@ -9,6 +9,7 @@ from streamlease.model import LeaseMode
 from streamlease.timing import SKEW_MS, Timing
 from tests.simulation.kernel import MINUTE, MS, S
 from tests.simulation.network import Service, Twist
+from tests.simulation.operators import FLURRY_REST_US
 from tests.simulation.process import Place
 from tests.simulation.scenario import (
     BUSIEST,
@@ -172,9 +173,11 @@ class _Trouble:
             drawn[number] = draws.choice(("befall", "pause"))
         planned = [self._entry(kind) for kind in drawn]
         planned += self._early()
-        planned += [self._flurry() for _ in range(draws.randint(0, 3))]
-        flurries = [each for each in planned if isinstance(each, Act) and each.what == "flurry"]
-        planned += [Befall(each.at_us + 150 * MS, Twist.SLOW, "claim", "*", 700 * MS) for each in flurries]
+        flurries = [self._flurry() for _ in range(draws.randint(1, 4))]
+        planned += flurries
+        for each in flurries:
+            begins_us = each.at_us + FLURRY_REST_US + 50 * MS
+            planned += [Befall(begins_us, Twist.SLOW, "claim", "*", delay_us * MS) for delay_us in (500, 800)]
         planned += [Act(draws.randrange(SETTLE_US, self.quiet_us), each, "create") for each in sorted(self.late)]
         kept: list[Planned] = []
         for entry in sorted(planned, key=lambda each: each.at_us):
@@ -195,11 +198,11 @@ class _Trouble:
     def claim_of_the_long_dead(self) -> tuple[Planned, ...]:
         """At a time when the walk of all owners has just been done."""
         draws, connection_id = self.draws, self.draws.choice(self.ids)
-        at_us = max(75 * S, self.quiet_us - 30 * S)
+        at_us = max(62 * S, self.quiet_us - 30 * S)
         return (
             LateClaim(at_us, connection_id),
             Act(at_us, connection_id, "stop"),
-            Act(at_us + draws.randint(8, 20) * S, connection_id, "start"),
+            Act(at_us + draws.randint(6, 16) * S, connection_id, "start"),
         )
 
     def _choose_mode(self) -> None:

@@ -23,6 +23,8 @@ TIMEOUT_US = 5 * S
 AGAIN_US = 3 * S
 FLURRY: tuple[Literal["create", "start", "edit"], ...] = ("create", "start", *("edit",) * 14)
 FLURRY_APART_US = 150 * MS
+FLURRY_REST_US = 3 * S
+"""Stopped for so long before, so that the flurry meets a claim."""
 
 
 @dataclass(slots=True)
@@ -54,9 +56,11 @@ class People:
             self._replace(act.connection_id, "stop")
             return
         if act.what == "flurry":
+            self.act(Act(act.at_us, act.connection_id, "stop"))
             for number, what in enumerate(FLURRY):
                 each = Act(act.at_us, act.connection_id, what)
-                self.kernel.after(number * FLURRY_APART_US, lambda e=each: self.act(e))  # type: ignore[misc]
+                at_us = self.kernel.now_us + FLURRY_REST_US + number * FLURRY_APART_US
+                self.kernel.at(at_us, lambda e=each: self.act(e))  # type: ignore[misc]
             return
         self._run(self._flow(act), lambda outcome: self._after(act, outcome))
 
