@@ -26,8 +26,8 @@ def test_chunks_hold_everything_in_order(values: list[int], size: int) -> None:
     assert all(0 < len(group) <= size for group in groups)
 
 
-@given(st.integers(0, 45), st.sets(st.integers(0, 44)), st.sets(st.integers(0, 4)))
-def test_offers_go_out_by_ten_and_what_was_not_taken_comes_back(
+@given(st.integers(0, 450), st.sets(st.integers(0, 449)), st.sets(st.integers(0, 4)))
+def test_offers_go_out_by_the_hundred_and_what_was_not_taken_comes_back(
     count: int, refused: set[int], broken: set[int]
 ) -> None:
     """A fault costs only the offers of its own batch."""
@@ -42,8 +42,8 @@ def test_offers_go_out_by_ten_and_what_was_not_taken_comes_back(
 
     untaken = run(flow.send(offers(count)), perform)
     assert [offer for group in sent for offer in group] == list(offers(count))
-    assert all(0 < len(group) <= 10 for group in sent)
-    assert untaken == tuple(o for o in offers(count) if o.offered_at_ms in refused or o.offered_at_ms // 10 in broken)
+    assert all(0 < len(group) <= 100 for group in sent)
+    assert untaken == tuple(o for o in offers(count) if o.offered_at_ms in refused or o.offered_at_ms // 100 in broken)
 
 
 def test_a_fault_is_thrown_at_the_request_and_may_be_answered_there() -> None:

@@ -229,14 +229,66 @@ def test_a_queue_that_does_not_answer_is_a_fault(aws: Service) -> None:
         executor(failing(Reset(), aws)).perform(SendOffers(OFFERS))
 
 
+# --- several calls for one request ---
+
+
+MANY = Batch(tuple(lease.renew(held(f"c{number}"), sent=SENT, timing=TIMING) for number in range(90)))
+MANY_OFFERS = tuple(Offer(f"id-{number}", "released", number) for number in range(35))
+
+
+def answering(count: int) -> Reply:
+    return Reply({"Responses": [{} for _ in range(count)]})
+
+
+def test_a_large_batch_goes_by_25_and_each_write_has_its_own_answer(aws: Service) -> None:
+    failing(answering(25), aws)
+    answers = executor(aws).perform(Batch(MANY.writes[:75]))
+    assert answers == (Applied(),) * 75
+    sent = [parameters["Statements"] for _, parameters in aws.asked]
+    assert sorted(len(statements) for statements in sent if isinstance(statements, list)) == [25, 25, 25]
+    ids = {str(statement["Parameters"]) for group in sent if isinstance(group, list) for statement in group}
+    assert len(ids) == 75, "each is sent once"
+
+
+def test_a_fault_of_one_call_is_that_of_its_writes_alone(aws: Service) -> None:
+    aws.next.append(error("ThrottlingException"))
+    failing(answering(25), aws)
+    answers = executor(aws).perform(Batch(MANY.writes[:75]))
+    assert isinstance(answers, tuple)
+    failed = [number for number, answer in enumerate(answers) if isinstance(answer, Throttled)]
+    assert len(failed) == 25
+    assert failed == list(range(failed[0], failed[0] + 25))
+    assert failed[0] % 25 == 0
+    assert len(aws.asked) == 3, "and none is repeated"
+
+
+def test_a_fault_of_every_call_is_thrown(aws: Service) -> None:
+    failing(error("ThrottlingException"), aws)
+    with pytest.raises(Throttled):
+        executor(aws).perform(MANY)
+    assert len(aws.asked) == 4
+
+
+def test_offers_go_by_ten_side_by_side_and_a_call_that_fails_gives_back_its_own(aws: Service) -> None:
+    taken = [{"Id": str(number), "MessageId": "m", "MD5OfMessageBody": ""} for number in range(10)]
+    aws.next.append(error("AWS.SimpleQueueService.InvalidAddress"))
+    failing(Reply({"Successful": taken, "Failed": []}), aws)
+    untaken = executor(aws).perform(SendOffers(MANY_OFFERS))
+    assert isinstance(untaken, tuple)
+    numbers = [offer.offered_at_ms for offer in untaken if isinstance(offer, Offer)]
+    assert len(numbers) in (5, 10)
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert aws.operations == ["SendMessageBatch"] * 4
+
+
 # --- a program's own mistakes ---
 
 
 def test_what_is_too_much_for_one_call_is_refused_before_it_is_sent(aws: Service) -> None:
-    with pytest.raises(ValueError, match="at most 25"):
-        executor(aws).perform(Batch(BATCH.writes * 13))
-    with pytest.raises(ValueError, match="at most 10"):
-        executor(aws).perform(SendOffers(OFFERS * 4))
+    with pytest.raises(ValueError, match="at most 100"):
+        executor(aws).perform(Batch(BATCH.writes * 51))
+    with pytest.raises(ValueError, match="at most 100"):
+        executor(aws).perform(SendOffers(OFFERS * 34))
     with pytest.raises(TypeError, match="updates only"):
         executor(aws).perform(Batch((WRITES[1],)))
     assert executor(aws).perform(Batch(())) == ()

@@ -13,7 +13,7 @@ from streamlease.dynamodb.attributes import decode_item, encode_item
 from streamlease.dynamodb.expressions import partiql
 from streamlease.dynamodb.requests import described
 from streamlease.errors import Denied, Fault, Malformed
-from streamlease.flow import BATCH_OFFERS, BATCH_WRITES, Batch, Now, Request, SendOffers
+from streamlease.flow import MOST_OFFERS, MOST_WRITES, Batch, Now, Request, SendOffers
 from streamlease.model import Offer
 from streamlease.timing import Instant
 from streamlease.write import (
@@ -126,8 +126,8 @@ class MemoryStore:
         return Applied(after)
 
     def _batch(self, writes: Sequence[Write]) -> tuple[Answer | Fault, ...]:
-        if len(writes) > BATCH_WRITES:
-            raise ValueError(f"a batch has at most {BATCH_WRITES} writes, not {len(writes)}")
+        if len(writes) > MOST_WRITES:
+            raise ValueError(f"a batch has at most {MOST_WRITES} writes, not {len(writes)}")
         return tuple(self._member(write) for write in writes)
 
     def _member(self, write: Write) -> Answer | Fault:
@@ -143,8 +143,8 @@ class MemoryStore:
         return Applied() if isinstance(answer, Applied) else answer
 
     def _send(self, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-        if len(offers) > BATCH_OFFERS:
-            raise ValueError(f"offers are sent by at most {BATCH_OFFERS}, not {len(offers)}")
+        if len(offers) > MOST_OFFERS:
+            raise ValueError(f"offers are sent by at most {MOST_OFFERS}, not {len(offers)}")
         if self.full:
             return offers
         self.offers.extend(offers)

@@ -88,16 +88,16 @@ def test_a_page_of_an_earlier_epoch_is_not_carried() -> None:
     assert fleet.connection("c0").crashes == 1, "the epoch that died had written none, in item or page"
 
 
-def test_no_read_comes_before_the_first_write_and_25_go_together() -> None:
-    fleet = dead_with_pages(60)
-    fleet.own("c60", "dead", WORKER, checkpoints=0)
+def test_no_read_comes_before_the_first_write_and_a_hundred_go_together() -> None:
+    fleet = dead_with_pages(120)
+    fleet.own("c120", "dead", WORKER, checkpoints=0)
     troubled = Troubled(fleet.perform)
     swept = run(orphan_all("dead"), troubled.perform)
-    assert len(swept.offers) == 61
+    assert len(swept.offers) == 121
     kinds = [type(request).__name__ for request in troubled.performed]
     assert "Read" not in kinds
     batches = [len(r.writes) for r in troubled.performed if isinstance(r, Batch)]
-    assert batches == [2, 25, 1, 25, 11, 1], "two seals; c2, then c60, by what their refusals showed"
+    assert batches == [2, 100, 2, 21], "two seals; then c2 and c120, by what their refusals showed"
 
 
 def test_a_position_that_was_forgotten_since_is_not_brought_back() -> None:

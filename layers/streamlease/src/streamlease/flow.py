@@ -21,9 +21,9 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Up to 25 conditional updates of one table in one call, each with its own outcome.
+    """Up to `MOST_WRITES` conditional updates of one table, each with its own outcome; in calls of 25, side by side.
 
-    Answered with one `Answer` or `Fault` per write, in order. A fault of the whole call is thrown instead.
+    Answered with one `Answer` or `Fault` per write, in order. A fault that struck every call is thrown instead.
     """
 
     writes: tuple[Write, ...]
@@ -31,7 +31,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SendOffers:
-    """Send up to 10 offers. Answered with the offers the queue did not take."""
+    """Send up to `MOST_OFFERS` offers, in calls of 10, side by side. Answered with the offers the queue did not take. A
+    fault that struck every call is thrown instead."""
 
     offers: tuple[Offer, ...]
 
@@ -41,6 +42,9 @@ type Flow[T] = Generator[Request, Any, T]
 
 BATCH_WRITES = 25
 BATCH_OFFERS = 10
+"""What the services take in one call."""
+MOST_WRITES = 4 * BATCH_WRITES
+MOST_OFFERS = 10 * BATCH_OFFERS
 
 
 def now() -> Flow[Instant]:
@@ -71,7 +75,7 @@ def batch(writes: Sequence[Write]) -> Flow[tuple[Answer | Fault, ...]]:
 def send(offers: Sequence[Offer]) -> Flow[tuple[Offer, ...]]:
     """Send any number of offers, in batches; returns those not taken. Offers are hints: a fault costs only these."""
     refused: list[Offer] = []
-    for group in chunks(offers, BATCH_OFFERS):
+    for group in chunks(offers, MOST_OFFERS):
         try:
             untaken: tuple[Offer, ...] = yield SendOffers(group)
         except Fault:

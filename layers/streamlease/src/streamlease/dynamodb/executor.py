@@ -3,9 +3,11 @@
 Each call is sent once if it writes. Expected outcomes come back as values, everything else as a `Fault`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
@@ -15,7 +17,17 @@ from streamlease.dynamodb.clients import Clients, Purpose, clients, is_known_reg
 from streamlease.dynamodb.faults import FAILURES, Place, of_code, of_error
 from streamlease.dynamodb.requests import Call, StatementError
 from streamlease.errors import Denied, Fault, Malformed, Unreachable
-from streamlease.flow import BATCH_OFFERS, BATCH_WRITES, Batch, Now, Request, SendOffers
+from streamlease.flow import (
+    BATCH_OFFERS,
+    BATCH_WRITES,
+    MOST_OFFERS,
+    MOST_WRITES,
+    Batch,
+    Now,
+    Request,
+    SendOffers,
+    chunks,
+)
 from streamlease.model import Offer
 from streamlease.settings import OFFERS_QUEUE_VARIABLE, TABLE_VARIABLES, Settings
 from streamlease.timing import Instant
@@ -76,11 +88,20 @@ class Executor:
         return requests.page(response, _date_ms(response))
 
     def _batch(self, batch: Batch) -> tuple[Answer | Fault, ...]:
-        if len(batch.writes) > BATCH_WRITES:
-            raise ValueError(f"a batch has at most {BATCH_WRITES} writes, not {len(batch.writes)}")
+        if len(batch.writes) > MOST_WRITES:
+            raise ValueError(f"a batch has at most {MOST_WRITES} writes, not {len(batch.writes)}")
+        parts = tuple(chunks(batch.writes, BATCH_WRITES))
+        found = _side_by_side(self._batch_call, parts)
+        return tuple(
+            answer
+            for part, answers in zip(parts, found, strict=True)
+            for answer in ((answers,) * len(part) if isinstance(answers, Fault) else answers)
+        )
+
+    def _batch_call(self, writes: tuple[Write, ...]) -> tuple[Answer | Fault, ...]:
         outcomes: list[Answer | Fault | None] = []
         statements = []
-        for write in batch.writes:
+        for write in writes:
             if not isinstance(write, Update):
                 raise TypeError(f"a batch is of updates only, not of {type(write).__name__}")
             try:
@@ -89,13 +110,13 @@ class Executor:
             except Malformed as problem:  # of this one only: the others are not to wait for it
                 outcomes.append(_unstorable(problem))
         if statements:
-            table = batch.writes[0].table
+            table = writes[0].table
             response = self._send(requests.batch_call(statements), table)
             members = response.get("Responses", [])
             if len(members) != len(statements):
                 raise Unreachable(f"a batch of {len(statements)} was answered for {len(members)}")
             answers = iter(members)
-            for number, (write, outcome) in enumerate(zip(batch.writes, outcomes, strict=True)):
+            for number, (write, outcome) in enumerate(zip(writes, outcomes, strict=True)):
                 if outcome is None:
                     outcomes[number] = self._statement_answer(next(answers), write.table)
         return tuple(outcome for outcome in outcomes if outcome is not None)
@@ -120,17 +141,21 @@ class Executor:
         return response
 
     def _send_offers(self, request: SendOffers) -> tuple[Offer, ...]:
-        if len(request.offers) > BATCH_OFFERS:
-            raise ValueError(f"offers are sent by at most {BATCH_OFFERS}, not {len(request.offers)}")
-        if not request.offers:
-            return ()
+        if len(request.offers) > MOST_OFFERS:
+            raise ValueError(f"offers are sent by at most {MOST_OFFERS}, not {len(request.offers)}")
+        parts = tuple(chunks(request.offers, BATCH_OFFERS))
+        found = _side_by_side(self._offers_call, parts)
+        return tuple(
+            offer
+            for part, untaken in zip(parts, found, strict=True)
+            for offer in (part if isinstance(untaken, Fault) else untaken)
+        )
+
+    def _offers_call(self, some: tuple[Offer, ...]) -> tuple[Offer, ...]:
         try:
             response = self.clients.queue.send_message_batch(
                 QueueUrl=self.offers_queue_url,
-                Entries=[
-                    {"Id": str(number), "MessageBody": offers.body(offer)}
-                    for number, offer in enumerate(request.offers)
-                ],
+                Entries=[{"Id": str(number), "MessageBody": offers.body(offer)} for number, offer in enumerate(some)],
             )
         except FAILURES as error:
             meta = self.clients.queue.meta
@@ -145,7 +170,7 @@ class Executor:
             )
             raise of_error(error, place) from None
         taken = {entry["Id"] for entry in response.get("Successful", [])}
-        return tuple(offer for number, offer in enumerate(request.offers) if str(number) not in taken)
+        return tuple(offer for number, offer in enumerate(some) if str(number) not in taken)
 
     def _place(self, operation: str, table: Table, error: Exception | None = None) -> Place:
         meta = self.clients.writes.meta
@@ -173,6 +198,28 @@ def open_executor(
     """An executor with clients of its own. Raises Denied, as `clients` does."""
     made = clients(region, endpoint, purpose=purpose, timing=settings.timing, profile=profile)
     return Executor(made, settings.tables, settings.offers_queue_url)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Of all executors of this process together: what is sent in several calls is rare, and none waits for another."""
+    return ThreadPoolExecutor(8, thread_name_prefix="side-by-side")
+
+
+def _side_by_side[P, T](call: Callable[[P], T], parts: Sequence[P]) -> list[T | Fault]:
+    """An answer or fault for each part, in order. Raises the first Fault where none had an answer."""
+
+    def carry_out(part: P) -> T | Fault:
+        try:
+            return call(part)
+        except Fault as fault:
+            return fault
+
+    others = [_threads().submit(carry_out, part) for part in parts[1:]]
+    found = [carry_out(part) for part in parts[:1]] + [other.result() for other in others]
+    if found and isinstance(found[0], Fault) and all(isinstance(each, Fault) for each in found):
+        raise found[0]
+    return found
 
 
 class _ConditionFailed(Exception):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from streamlease import items, lease, membership, plan
 from streamlease.errors import Fault, Malformed
-from streamlease.flow import BATCH_WRITES, Flow, batch, chunks, now, page, read, send, write
+from streamlease.flow import MOST_WRITES, Flow, batch, chunks, now, page, read, send, write
 from streamlease.flows import pages
 from streamlease.flows.pages import Testament
 from streamlease.model import Connection, Member, MemberState, Offer
@@ -115,9 +115,9 @@ class Swept:
 
 
 def orphan_all(worker_id: str, *, stop_at_s: float = math.inf) -> Flow[Orphanings]:
-    """Seal a dead worker's pages, then orphan and offer what `by_owner` shows of it, 25 at a time. Raises Fault.
+    """Seal a dead worker's pages, then orphan and offer what `by_owner` shows of it, 100 at a time. Raises Fault.
 
-    The first 25 go whatever the time, so that no run is too short to get on.
+    The first go whatever the time, so that no run is too short to get on.
     """
     testament = yield from pages.seal(worker_id)
     swept = Swept(malformed=list(testament.malformed))
@@ -125,7 +125,7 @@ def orphan_all(worker_id: str, *, stop_at_s: float = math.inf) -> Flow[Orphaning
     cursor: Item | None = None
     while True:
         answer = yield from page(Query(Table.CONNECTIONS, worker_id, Index.BY_OWNER, cursor=cursor))
-        for group in chunks(answer.items, BATCH_WRITES):
+        for group in chunks(answer.items, MOST_WRITES):
             instant = yield from now()
             if instant.mono_s >= stop_at_s and got_on:
                 return swept.done(complete=False)
@@ -137,7 +137,7 @@ def orphan_all(worker_id: str, *, stop_at_s: float = math.inf) -> Flow[Orphaning
 
 
 def free(group: tuple[Item, ...], worker_id: str, testament: Testament, swept: Swept) -> Flow[None]:
-    """Orphan up to 25 connections and offer them, so that who takes them need not wait for the rest. Raises Fault."""
+    """Orphan up to 100 connections and offer them, so that who takes them need not wait for the rest. Raises Fault."""
     outcomes, fault = yield from orphan_some(group, worker_id, testament)
     instant = yield from now()
     freed = [each.connection_id for each in outcomes if isinstance(each, Freed)]
@@ -153,7 +153,7 @@ def free(group: tuple[Item, ...], worker_id: str, testament: Testament, swept: S
 def orphan_some(
     group: tuple[Item, ...], dead_worker_id: str, testament: Testament
 ) -> Flow[tuple[list[Orphaned], Fault | None]]:
-    """Orphan up to 25 connections as `by_owner` shows them. One outcome each, and the first fault, which leaves None
+    """Orphan up to 100 connections as `by_owner` shows them. One outcome each, and the first fault, which leaves None
     for its connection. Raises Fault where it struck them all.
 
     No connection is read before its first write, whose condition holds of all but the rare (`lease.orphan_unread`); a

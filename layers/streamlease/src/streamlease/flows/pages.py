@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from streamlease import inbox, pages
 from streamlease.errors import Fault, Malformed, Unreachable
-from streamlease.flow import BATCH_WRITES, Flow, batch, chunks, page, write
+from streamlease.flow import MOST_WRITES, Flow, batch, chunks, page, write
 from streamlease.model import Connection, Saved
 from streamlease.pages import Page
 from streamlease.write import Answer, Item, Query, Table, Update
@@ -56,7 +56,7 @@ def seal(worker_id: str) -> Flow[Testament]:
     """
     listed = yield from items_of(worker_id, pages.PREFIX)
     unsealed = [pages.seal(item) for item in listed if pages.is_page(item) and "sealed" not in item]
-    for group in chunks(unsealed, BATCH_WRITES):
+    for group in chunks(unsealed, MOST_WRITES):
         for answer in (yield from batch(group)):
             if isinstance(answer, Fault):
                 raise answer

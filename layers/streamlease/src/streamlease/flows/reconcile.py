@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from streamlease import items, membership, plan
 from streamlease.errors import Malformed
-from streamlease.flow import BATCH_WRITES, Flow, chunks, now, page, read, send, write
+from streamlease.flow import MOST_WRITES, Flow, chunks, now, page, read, send, write
 from streamlease.flows import pages
 from streamlease.flows.bury import Swept, bury_expired, free
 from streamlease.flows.pages import Testament
@@ -207,7 +207,7 @@ def _walk_owners(this: _Run, place: Place) -> Flow[Place]:
 
 def _in_batches(of_owners: Mapping[str, list[Item]]) -> Iterator[tuple[str, tuple[Item, ...]]]:
     for owner, group in of_owners.items():
-        for some in chunks(group, BATCH_WRITES):
+        for some in chunks(group, MOST_WRITES):
             yield owner, some
 
 
