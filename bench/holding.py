@@ -9,21 +9,30 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from streamlease.dynamodb import clock
+from streamlease.errors import Denied
 from streamlease.feed.feed import Feed
+from streamlease.flow import Request
 from streamlease.model import StatusState
 from streamlease.spec import ConnectionSpec, compile_spec
 from streamlease_worker.addresses import allowed
 from streamlease_worker.fence import Fence
-from streamlease_worker.log import Log
+from streamlease_worker.log import Log, Problems
 from streamlease_worker.routes import Routes
 from streamlease_worker.runner import Ended, Runner, Surroundings
 from streamlease_worker.sinks.base import Sink
 from streamlease_worker.sinks.null import NullSink
 from streamlease_worker.transport import WebSockets
+from streamlease_worker.turns import Turns
 
 EPOCH = 1_800_000_000_000
+
+
+def _nothing(request: Request) -> object:
+    raise Denied(f"no budget is kept here, and so no {type(request).__name__}")
 
 
 class Held:
@@ -43,6 +52,15 @@ class Held:
         self._around = Surroundings(
             transport=WebSockets(Routes(allowed("loopback"), context=context)),
             sink=sink or NullSink(),
+            turns=Turns(
+                "bench",
+                egress_group="default",
+                perform=_nothing,
+                threads=ThreadPoolExecutor(1),
+                now=clock.now,
+                log=Log(),
+                problems=Problems(Log()),
+            ),
             secrets=self._no_secrets,
             wall_ms=lambda: time.time_ns() // 1_000_000,
             draw=random.random,

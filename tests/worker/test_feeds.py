@@ -21,6 +21,7 @@ from tests.worker import test_log
 from tests.worker.sinking import MemorySink
 from tests.worker.sockets import FakeTransport
 from tests.worker.supervising import EPOCH, connection
+from tests.worker.turning import turns
 from tests.worker.virtual import run
 
 restored = test_log.restored
@@ -74,7 +75,7 @@ def started(feeds: Callable[[Connection], Feed], *, stop: bool = False) -> Runne
 
     async def main() -> RunnerEnded:
         ends: asyncio.Queue[RunnerEnded] = asyncio.Queue()
-        around = Surroundings(FakeTransport(), MemorySink(), _no_secrets, lambda: 0, lambda: 0.5)
+        around = Surroundings(FakeTransport(), MemorySink(), turns(), _no_secrets, lambda: 0, lambda: 0.5)
         runs = Runs(around, cast("KeeperThread", SilentKeeper()), feed_of=feeds, ended=ends.put_nowait, log=Log())
         runs.fence("a", EPOCH)
         runs.start(Start(1, connection("a"), EPOCH, "control"))

@@ -18,8 +18,10 @@ from streamlease_worker import pending as pending_module
 from streamlease_worker.log import Log
 from streamlease_worker.runner import Ended, Runner, Surroundings
 from streamlease_worker.sinks.base import SinkFault
+from streamlease_worker.turns import Turns
 from tests.worker.sinking import MemorySink, OpenFence
 from tests.worker.sockets import Answer, FakeSocket, FakeTransport
+from tests.worker.turning import turns as make_turns
 from tests.worker.virtual import run
 
 
@@ -49,9 +51,11 @@ class Bench:
         position: Position | None = None,
         secrets: Mapping[str, str] | None = None,
         suspect: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         self.transport = FakeTransport(*answers)
         self.sink = MemorySink()
+        self.turns = turns or make_turns()
         self.fence = OpenFence()
         self.positions: list[Position] = []
         self.states: list[tuple[StatusState, str | None]] = []
@@ -59,6 +63,7 @@ class Bench:
         self.around = Surroundings(
             transport=self.transport,
             sink=self.sink,
+            turns=self.turns,
             secrets=self._secrets,
             wall_ms=lambda: 1_800_000_000_000,
             draw=lambda: 0.5,

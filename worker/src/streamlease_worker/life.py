@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from streamlease.dynamodb import clock
+from streamlease.flows.sweep import Sweep
 from streamlease.membership import Joined
+from streamlease.model import FleetSummary
 from streamlease_worker import health
 from streamlease_worker.equipment import Equipment
 from streamlease_worker.feeds import feed_of
@@ -21,7 +23,8 @@ from streamlease_worker.runner import Surroundings
 from streamlease_worker.runs import Runs
 from streamlease_worker.shell import Shell
 from streamlease_worker.supervisor import Supervisor
-from streamlease_worker.supervisor_events import DrainRequested, Event, Exit
+from streamlease_worker.supervisor_events import DrainRequested, Event, Exit, FleetRead, Swept
+from streamlease_worker.turns import Turns
 
 COUNT_EVERY_S = 60.0
 
@@ -40,9 +43,19 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._log = log
         self._problems = problems
+        self._turns = Turns(
+            worker_id,
+            egress_group=settings.egress_group,
+            perform=equipment.work,
+            threads=equipment.threads,
+            now=clock.now,
+            log=log,
+            problems=problems,
+        )
         self._around = Surroundings(
             transport=equipment.transport,
             sink=equipment.sink,
+            turns=self._turns,
             secrets=equipment.secrets.values,
             wall_ms=lambda: clock.now().wall_ms,
             draw=random.random,
@@ -111,6 +124,11 @@ class Life:
         self._happened(DrainRequested(reason))
 
     def _happened(self, event: Event) -> None:
+        match event:
+            case Swept(Sweep(fleet=FleetSummary(live=live))) | FleetRead(FleetSummary(live=live)):
+                self._turns.fleet(live)
+            case _:
+                pass
         self._shell.happened(event)
 
     def _notify(self, notice: Notice) -> None:
@@ -126,7 +144,7 @@ class Life:
     async def _report_health(self) -> None:
         while True:
             now = clock.now()
-            running, connected = self._runs.running, self._runs.connected
+            running, connected, waiting = self._runs.running, self._runs.connected, self._turns.waiting
             report = Health(
                 at_ms=now.wall_ms,
                 worker_id=self._worker_id,
@@ -135,9 +153,9 @@ class Life:
                 member_left_s=self._member_until_s - now.mono_s,
                 running=running,
                 connected=connected,
-                waiting=0,
+                waiting=waiting,
                 unconnected_s=self._connectedness.unconnected_s(
-                    now.mono_s, running=running, connected=connected, waiting=0
+                    now.mono_s, running=running, connected=connected, waiting=waiting
                 ),
             )
             if self._health_file is not None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from streamlease import envelope
 from streamlease.feed.computed import Moment
@@ -22,6 +23,8 @@ from streamlease.feed.events import (
     Count,
     Deliver,
     Dial,
+    DialBegun,
+    DialHeld,
     Event,
     Fetch,
     Finished,
@@ -45,6 +48,7 @@ from streamlease_worker.pump import Pump
 from streamlease_worker.sinks.base import Sink, SinkFault
 from streamlease_worker.tokens import sign_token
 from streamlease_worker.transport import Transport
+from streamlease_worker.turns import Turn, Turns
 from streamlease_worker.wire import Wire
 
 type Outcome = Literal["stopped", "fatal", "yielded", "quarantined", "crashed", "fenced"]
@@ -62,6 +66,7 @@ class Surroundings:
 
     transport: Transport
     sink: Sink
+    turns: Turns
     secrets: AnySecrets
     wall_ms: Callable[[], int]
     draw: Callable[[], float]
@@ -113,6 +118,8 @@ class Runner:
         )
         self._dials: dict[int, Wire | Call] = {}
         """What is under way or open, by the number of its dial."""
+        self._turns: dict[int, Turn] = {}
+        """Of calls that have ended, for the dials that follow them."""
         self._newest = 0
         self._following: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -259,6 +266,8 @@ class Runner:
     def _dial(self, dial: Dial) -> None:
         wire = Wire(
             dial,
+            turn=lambda: self._turn(dial.socket, dial.url),
+            fence=self._fence,
             transport=self._around.transport,
             secrets=self._secrets,
             moment=self._moment,
@@ -270,7 +279,15 @@ class Runner:
         self._follow(self._follow_wire(dial.socket, wire))
 
     def _call(self, fetch: Fetch) -> None:
-        call = Call(fetch, fetch=self._around.transport.fetch, secrets=self._secrets, moment=self._moment)
+        call = Call(
+            fetch,
+            turn=lambda: self._turn(fetch.socket, self._feed.url),
+            keep=lambda turn: self._keep(fetch.socket, turn),
+            fence=self._fence,
+            fetch=self._around.transport.fetch,
+            secrets=self._secrets,
+            moment=self._moment,
+        )
         self._under(fetch.socket, call)
         self._follow(self._follow_call(fetch.socket, call))
 
@@ -297,6 +314,7 @@ class Runner:
             return
         finally:
             self._over(number, wire)
+            self._done_with_turn(number)
         if wire.opened:
             self._log.info("socket_closed", reason=closed.error, code=closed.code)
         self._happened(closed)
@@ -310,6 +328,42 @@ class Runner:
         finally:
             self._over(number, call)
         self._happened(fetched)
+        if number not in self._dials:  # no dial follows
+            self._done_with_turn(number)
+
+    async def _turn(self, number: int, url: str) -> Turn:
+        """Wait for it. The HTTP call's, where there was one that still stands."""
+        kept = self._turns.pop(number, None)
+        if kept is not None:
+            if not kept.lapsed:
+                return kept
+            kept.over()
+
+        def hear(reason: str) -> None:
+            self._loop.call_soon(tell, reason)
+
+        def tell(reason: str) -> None:
+            if not turn.allowed.done():
+                self._happened(DialHeld(number, reason))
+
+        turn = self._around.turns.want(urlsplit(url).hostname or "", self._feed.dials, self._references, hear)
+        if not turn.allowed.done():
+            self._happened(DialHeld(number))
+            try:
+                await turn.allowed
+            except asyncio.CancelledError:
+                turn.over()
+                raise
+            self._happened(DialBegun(number))
+        return turn
+
+    def _keep(self, number: int, turn: Turn) -> None:
+        self._turns[number] = turn
+
+    def _done_with_turn(self, number: int) -> None:
+        turn = self._turns.pop(number, None)
+        if turn is not None:
+            turn.over()
 
     async def _secrets(self, *, fresh: bool) -> Mapping[str, str]:
         return await self._around.secrets(self._references, fresh=fresh)
@@ -327,6 +381,8 @@ class Runner:
                 dial.close()
         if self._following:
             await asyncio.wait(self._following)
+        for number in list(self._turns):
+            self._done_with_turn(number)
 
 
 def _result(task: "asyncio.Task[Fenced | SinkFault | None]") -> Exception | None:

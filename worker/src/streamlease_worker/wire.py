@@ -10,9 +10,11 @@ from dataclasses import replace
 from streamlease.feed.computed import Moment
 from streamlease.feed.events import Close, Closed, Dial, Event, Message, Opened, Ponged, Reading, Send
 from streamlease.feed.secrets import NotSent, SecretError, resolved
+from streamlease_worker.fence import Fence, Fenced
 from streamlease_worker.pending import Pending
 from streamlease_worker.secrets import Lookup, redact
 from streamlease_worker.transport import Socket, SocketEnded, Transport
+from streamlease_worker.turns import NextTurn
 
 MESSAGES_A_TURN = 64
 """A flood on one connection gives way to the others after this many messages."""
@@ -25,6 +27,7 @@ class Wire:
         "_broken",
         "_closing",
         "_dial",
+        "_fence",
         "_happened",
         "_helpers",
         "_moment",
@@ -36,6 +39,7 @@ class Wire:
         "_secrets",
         "_socket",
         "_transport",
+        "_turn",
         "_unsendable",
         "_values",
         "_wall_ms",
@@ -48,6 +52,8 @@ class Wire:
         self,
         dial: Dial,
         *,
+        turn: NextTurn,
+        fence: Fence,
         transport: Transport,
         secrets: Lookup,
         moment: Callable[[], Moment],
@@ -60,6 +66,8 @@ class Wire:
         """What of `endings.COUNTED` its end was, where it is worth counting."""
         self._dial: Dial | None = dial
         self._number = dial.socket
+        self._turn: NextTurn | None = turn
+        self._fence = fence
         self._transport = transport
         self._secrets = secrets
         self._moment = moment
@@ -82,9 +90,9 @@ class Wire:
         return replace(await self._run(), socket=self._number)
 
     async def _run(self) -> Closed:
-        if self._closing or self._dial is None:
+        if self._closing or self._dial is None or self._turn is None:
             return Closed("the dial was given up")
-        self._opening = asyncio.create_task(self._open(self._dial))
+        self._opening = asyncio.create_task(self._open(self._dial, self._turn))
         await asyncio.wait({self._opening})
         try:
             self._socket = socket = self._opening.result()
@@ -93,12 +101,12 @@ class Wire:
         except SocketEnded as ended:
             self.counted = ended.counted
             return self._redacted(ended.closed)
-        except (NotSent, SecretError) as undialled:
+        except (NotSent, SecretError, Fenced) as undialled:
             return Closed(str(undialled))
         except asyncio.CancelledError:
             return Closed("the dial was given up")
         finally:
-            self._opening = self._dial = None
+            self._opening = self._dial = self._turn = None
         try:
             self.opened = True
             self._happened(Opened(self._number))
@@ -146,9 +154,18 @@ class Wire:
     async def _close(self, socket: Socket, command: Close) -> None:
         await socket.close(command.code, command.reason)
 
-    async def _open(self, dial: Dial) -> Socket:
-        self._values = await self._secrets(fresh=dial.fresh_secrets)
-        return await self._transport.dial(resolved(dial, self._values, self._moment() if dial.computed else None))
+    async def _open(self, dial: Dial, next_turn: NextTurn) -> Socket:
+        while True:
+            turn = await next_turn()
+            try:
+                self._values = await self._secrets(fresh=dial.fresh_secrets)
+                filled = resolved(dial, self._values, self._moment() if dial.computed else None)
+                if turn.lapsed:
+                    continue
+                self._fence.check()
+                return await self._transport.dial(filled)
+            finally:
+                turn.over()
 
     async def _read(self, socket: Socket) -> Closed:
         happened, pending, wall_ms, number = self._happened, self._pending, self._wall_ms, self._number
