@@ -14,6 +14,8 @@ from streamlease.feed.events import (
     Deliver,
     Dial,
     Event,
+    Fetch,
+    Fetched,
     Finished,
     Gap,
     Message,
@@ -90,28 +92,41 @@ class Driver:
     """Feeds events in, keeps commands, and fails on a command that no runner could carry out."""
 
     def __init__(
-        self, feed: Feed, position: Position | None = None, *, draw: float = 0.5, suspect: bool = False
+        self,
+        feed: Feed,
+        position: Position | None = None,
+        *,
+        draw: float = 0.5,
+        suspect: bool = False,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self.machine = Machine(feed, position, suspect=suspect)
+        self.feed = feed
+        self.dials = 0
+        self.machine = Machine(feed, position, clock, suspect=suspect)
         self.now_s = 100.0
         self.draw = draw
         self.commands: list[Command] = []
         self.wake_at_s: float | None = None
-        self.socket = "none"
+        self.sockets: dict[int, str] = {}
         self.take(self.machine.start(self.now_s))
 
     def take(self, commands: list[Command]) -> list[Command]:
         for command in commands:
             assert not any(isinstance(earlier, Finished) for earlier in self.commands), f"{command} after Finished"
             match command:
-                case Dial():
-                    assert self.socket == "none", "dialled while a socket was there"
-                    self.socket = "dialling"
-                case Send() | Ping():
-                    assert self.socket == "open", f"{command} without an open socket"
-                case Close(abort=abort):
-                    assert self.socket in ("dialling", "open") or (abort and self.socket == "closing")
-                    self.socket = "closing"
+                case Fetch(socket):
+                    self._may_begin(socket)
+                    self.sockets[socket] = "fetching"
+                case Dial(socket=socket):
+                    if self.sockets.get(socket) != "fetching":
+                        self._may_begin(socket)
+                    self.sockets[socket] = "dialling"
+                case Send(socket=socket) | Ping(socket):
+                    assert self.sockets.get(socket) == "open", f"{command} without an open socket"
+                case Close(abort=abort, socket=socket):
+                    state = self.sockets.get(socket)
+                    assert state in ("fetching", "dialling", "open") or (abort and state in ("closing", "given up"))
+                    self.sockets[socket] = "given up" if state == "fetching" else "closing"
                 case WakeAt(at_s):
                     self.wake_at_s = at_s
                 case _:
@@ -119,12 +134,38 @@ class Driver:
             self.commands.append(command)
         return commands
 
+    def _may_begin(self, socket: int) -> None:
+        """A socket's number is new, and no more than two are there, one of which is open or on its way out."""
+        assert socket == self.dials + 1, f"socket {socket} after {self.dials}"
+        self.dials = socket
+        assert len(self.sockets) < (2 if self.feed.rotation.overlap else 1), f"a third of {self.sockets}"
+
+    @property
+    def socket(self) -> str:
+        """What the newest socket does."""
+        return self.sockets[max(self.sockets)] if self.sockets else "none"
+
     def on(self, event: Event, *, after_s: float = 0.0) -> list[Command]:
         self.now_s += after_s
-        if isinstance(event, Opened) and self.socket == "dialling":
-            self.socket = "open"
-        if isinstance(event, Closed):
-            self.socket = "none"
+        if isinstance(event, Opened | Closed | Fetched):
+            number = event.socket or max(self.sockets, default=0)
+            state = self.sockets.get(number)
+            if isinstance(event, Opened) and state == "dialling":
+                self.sockets[number] = "open"
+            elif isinstance(event, Closed) and state not in ("fetching", "given up"):
+                self.sockets.pop(number, None)
+            elif isinstance(event, Closed):
+                return []  # no runner says so: of a call there is an answer
+            elif isinstance(event, Fetched):
+                if state == "given up":
+                    del self.sockets[number]
+                elif state != "fetching":
+                    return []
+                else:
+                    commands = self.machine.handle(event, self.now_s, self.draw)
+                    if not any(isinstance(command, Dial) and command.socket == number for command in commands):
+                        del self.sockets[number]
+                    return self.take(commands)
         return self.take(self.machine.handle(event, self.now_s, self.draw))
 
     def wake(self, *, late_s: float = 0.0) -> list[Command]:
@@ -133,8 +174,8 @@ class Driver:
         self.now_s, self.wake_at_s = max(self.now_s, self.wake_at_s) + late_s, None
         return self.on(Woke())
 
-    def message(self, value: object, *, at_ms: int = WALL_MS) -> list[Command]:
-        return self.on(Message(json.dumps(value), at_ms))
+    def message(self, value: object, *, at_ms: int = WALL_MS, socket: int = 0) -> list[Command]:
+        return self.on(Message(json.dumps(value), at_ms, socket))
 
     def acknowledge(self, number: int) -> list[Command]:
         return self.on(Acknowledged(number))

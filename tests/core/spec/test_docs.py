@@ -7,6 +7,7 @@ from streamlease.spec.problems import PATHS
 
 TEXT = (Path(__file__).parents[3] / "docs/spec.md").read_text("utf-8")
 PARTS = {
+    "adapter",
     "ready", "open", "values", "fetch", "record", "record.series", "record.dedupe", "ack", "resume", "keepalive",
     "keepalive.message", "retry", "rules", "rotate", "dial", "pace", "tls", "checkpoint",
 }  # fmt: skip

@@ -111,7 +111,7 @@ def test_only_what_was_written_is_stored_and_as_it_was_written() -> None:
         ({"rewind": 2}, "field rewind is not known; did you mean resume.rewind?"),
         ({"when": "a"}, "field when is not known; did you mean ready.when or record.when or "),
         ({"ready": {"wen": "a", "when": "b"}}, "field ready.wen is not known; did you mean ready.when?"),
-        ({"flavour": 1}, "field flavour is not known; known are ack, checkpoint, close_code, close_within,"),
+        ({"flavour": 1}, "field flavour is not known; known are ack, adapter, checkpoint, close_code,"),
         (
             {"record": {True: 1}},
             "a field of record is named true; YAML reads on, off, yes and no as true and false: put",

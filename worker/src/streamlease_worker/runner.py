@@ -104,7 +104,7 @@ class Runner:
         self._reported = reported
         self._log = log
         self._fence = fence
-        self._machine = Machine(feed, position, suspect=suspect)
+        self._machine = Machine(feed, position, clock=asyncio.get_running_loop().time, suspect=suspect)
         self._handle, self._draw = self._machine.handle, around.draw
         self._crashed = False
         self._told = position

@@ -62,7 +62,16 @@ class Jwt:
     claims: Mapping[str, Value] = field(default_factory=dict)
 
 
-type Computed = Now | Random | Hmac | Encoded | Jwt
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an adapter writes of secrets, by names of its own. Raises ValueError, with no secret in its text."""
+
+    write: Callable[[Mapping[str, str], "Moment"], str]
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """References in braces."""
+
+
+type Computed = Now | Random | Hmac | Encoded | Jwt | Made
 
 
 class SignToken(Protocol):
@@ -92,6 +101,8 @@ def evaluate(computed: Computed, moment: Moment, fill: Fill, fill_all: Callable[
         case Hmac():
             key = _key(fill(computed.key), computed.key_encoding)
             return _encode(hmac.new(key, fill(computed.text).encode(), computed.algorithm).digest(), computed.encoding)
+        case Made(write, secrets):
+            return write({name: fill(reference) for name, reference in secrets.items()}, moment)
         case Jwt():
             headers, claims = fill_all(computed.headers), fill_all(computed.claims)
             if not isinstance(headers, Mapping) or not isinstance(claims, Mapping):

@@ -295,6 +295,7 @@ COUNTED = {
     "too_many": "a message of more than 65,536 messages or records; delivered whole, without a sequence",
     "no_entries": "a message without the list that record.each names; delivered whole",
     "unreadable_number": "a record without the number that record.series names; nothing is proven by it",
+    "adapter": "a fault of the connection's adapter, or calls that took too long; the connection was quarantined",
     "ack_left_out": "an acknowledgement that was not sent, because too many waited; the upstream sends again",
     "unreadable_sequence": "a record whose sequence is absent or nothing to resume from; delivered without one",
     "unreadable_payload": "a record in which the payload's path leads nowhere; delivered whole",

@@ -1,15 +1,16 @@
 """What a feed is: everything the machine needs to know of one upstream, frozen. `spec` makes it from YAML.
 
-*Variables* stand in templates as `{name}`: the cursor (`sequence`), what is kept with the position (`token`), a number
-drawn for each socket (`socket_id`), the last sequence read (`received`), and what was captured from the upstream's
-words. Computed values stand as `{=name}`, references to secrets as `{env:NAME}`. What needs a variable that is not
-there is left out.
+*Variables* stand in templates as `{name}`: the cursor (`sequence`), a number drawn for each socket (`socket_id`), the
+last sequence read (`received`), and what was captured from the upstream's words, which may be kept with the position.
+Computed values stand as `{=name}`, references to secrets as `{env:NAME}`. What needs a variable that is not there is
+left out.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streamlease.feed.adapter import Adapting
 from streamlease.feed.computed import Computed
 from streamlease.feed.decoding import Decode, one_json
 from streamlease.feed.events import Route
@@ -228,6 +229,8 @@ class Feed:
     ready_within_s: float = 30.0
     decode: Decode = one_json
     """What a frame holds: the messages that all else looks at."""
+    adapter: Adapting | None = None
+    """Makes messages of frames instead, and more."""
     record: RecordShape = field(default_factory=RecordShape)
     acks: Acks | None = None
     resume: Resume = field(default_factory=Resume)

@@ -165,9 +165,11 @@ class Intake:
             return self._moved(self._ledger.replay_ended())
         return None
 
-    def together(self, first: int) -> None:
-        """All deliveries from number `first` on came in one frame: no position may lie within it."""
-        self._ledger.together(first)
+    def together(self, first: int, *, whole: bool = True) -> None:
+        """All deliveries from number `first` on came in one frame: no position may lie within it. Not `whole`: there
+        was more in it, which is left to the upstream to send again."""
+        if self._ledger.delivered > first or not whole:
+            self._ledger.together(first, whole=whole)
 
     def acknowledge(self, number: int) -> Position | None:
         """The position, if it moved."""

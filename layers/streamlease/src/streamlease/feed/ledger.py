@@ -97,13 +97,14 @@ class Ledger:
             self._pending.append((self.delivered, rank, sequence))
         return self.delivered
 
-    def together(self, first: int) -> None:
-        """The deliveries from number `first` on came in one message: no position may lie within it."""
+    def together(self, first: int, *, whole: bool = True) -> None:
+        """The deliveries from number `first` on came in one message: no position may lie within it. Of one that is not
+        `whole` none counts."""
         pending, several = self._pending, []
         while pending and pending[-1][0] >= first:
             several.append(pending.pop())
-        for _, rank, sequence in reversed(several):
-            pending.append((self.delivered, rank, sequence))
+        if whole:
+            pending.extend((self.delivered, rank, sequence) for _, rank, sequence in reversed(several))
 
     def forget(self) -> None:
         """The cursor is worth nothing any more. The position stays what it is until a new sequence is durable, and no

@@ -8,7 +8,10 @@ gapless is said in a gap record (`continuity`).
 """
 
 from dataclasses import replace
+from types import MappingProxyType
 
+from streamlease.feed.adapted import Adapted, AdapterFault, Clock, Watch
+from streamlease.feed.adapter import Context, End, Hear, Keep, Raw, Reaction, Say, Seal, Wake
 from streamlease.feed.backoff import Backoff
 from streamlease.feed.decoding import Trouble, Undecodable
 from streamlease.feed.endings import Endings
@@ -40,7 +43,7 @@ from streamlease.feed.rotation import Kept, Turn
 from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.script import capture
 from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
-from streamlease.feed.template import SEQUENCE, TOKEN, Templates
+from streamlease.feed.template import SEQUENCE, Templates
 from streamlease.model import Position, StatusState
 from streamlease.write import Value
 
@@ -59,9 +62,13 @@ class Machine:
     to be sent, and while a rotation lasts the new socket's first messages.
     """
 
-    def __init__(self, feed: Feed, position: Position | None, *, suspect: bool = False) -> None:
-        """`suspect`: another worker gave it up for its silence."""
+    def __init__(
+        self, feed: Feed, position: Position | None, clock: Clock | None = None, *, suspect: bool = False
+    ) -> None:
+        """`clock`: monotonic seconds, to time an adapter by; without it, no adapter is timed. `suspect`: another worker
+        gave it up for its silence."""
         self._feed = feed
+        self._watch = None if feed.adapter is None else Watch(feed.adapter, clock)
         self._templates = Templates(feed)
         self._intake = Intake(feed, position)
         self._backoff = Backoff(feed.retry)
@@ -112,7 +119,12 @@ class Machine:
 
     def start(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
-        if self._main is None and self._waiting_until_s is None and not self._finished:
+        adapting = self._feed.adapter
+        if adapting is not None and adapting.factory is None and not self._finished:
+            self._ending = ("yielded", adapting.problem)
+            commands.append(Report(StatusState.BACKOFF, adapting.problem))
+            self._finish(commands)
+        elif self._main is None and self._waiting_until_s is None and not self._finished:
             self._dial(now_s, commands)
             self._ask_to_wake(commands)
         return commands
@@ -194,7 +206,9 @@ class Machine:
     def _begun(self) -> Session:
         self._dials += 1
         token, resume_url = self._intake.session
-        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor(), TOKEN: token}
+        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor()}
+        kept = ((self._feed.resume.token, token), (self._feed.resume.url, resume_url))
+        variables.update({name: value for name, value in kept if name is not None and value is not None})
         url, self._url = self._url or resume_url, None
         fresh, self._fresh = self._fresh, False
         return Session(self._feed, self._templates, self._dials, variables, url=url, fresh=fresh)
@@ -209,7 +223,15 @@ class Machine:
             self._closed(closed, now_s, draw, commands)
 
     def _opened(self, session: Session | None, now_s: float, draw: float, commands: list[Command]) -> None:
-        if session is not None and session.phase is Phase.DIALLING and session.opened(now_s, draw, commands):
+        if session is None or session.phase is not Phase.DIALLING:
+            return
+        if self._feed.adapter is None:
+            is_ready = session.opened(now_s, draw, commands)
+        else:
+            session.opening(now_s, draw)
+            self._adapt(session, None, now_s, draw, commands)
+            is_ready = session.is_open and session.go_on(now_s, commands)
+        if is_ready:
             self._ready(session, now_s, draw, commands)
 
     def _ready(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
@@ -228,31 +250,115 @@ class Machine:
         """Whether it may have changed what is to be waited for."""
         session.heard_at(now_s)
         before = session.phase
-        first, unreadable = self._intake.delivered + 1, None
-        try:
-            values = self._feed.decode(message.data)
-        except Undecodable as error:
-            values, unreadable = (message.data if isinstance(message.data, str) else None,), error.trouble
         if self._feed.acks is not None and message.socket == 0:
             message = replace(message, socket=session.number)
         if self._age_unknown and session is self._main:
             self._look_at_age(session, message, now_s, commands)
-        for value in values:
-            if not session.is_open:
-                break
-            if self._controlled and not self._control(session, value, now_s, draw, commands):
-                continue
-            if session.phase is Phase.OPENING and session.heard(value, now_s, draw, commands):
-                self._ready(session, now_s, draw, commands)
-            if session is self._main:
-                self._take(value, message, unreadable, commands)
-            else:
-                self._turn.keep(Kept(value, message, unreadable), now_s)
-        if len(values) > 1 and self._intake.delivered > first:
-            self._intake.together(first)
+        if session.adapted is not None:
+            self._adapt(session, message, now_s, draw, commands)
+        else:
+            self._decoded(session, message, now_s, draw, commands)
         if self._feed.acks is not None:
             self._acknowledge(now_s, commands)
         return before is Phase.OPENING or self._controlled or session is not self._main
+
+    def _decoded(self, session: Session, message: Message, now_s: float, draw: float, commands: list[Command]) -> None:
+        """Every message in what came, one after the other."""
+        trouble: Trouble | None = None
+        try:
+            values = self._feed.decode(message.data)
+        except Undecodable as error:
+            values, trouble = (message.data if isinstance(message.data, str) else None,), error.trouble
+        if len(values) == 1:
+            self._heard(session, values[0], message, trouble, now_s, draw, commands)
+            return
+        first = self._intake.delivered + 1
+        for value in values:
+            if session.is_open:
+                self._heard(session, value, message, trouble, now_s, draw, commands)
+        self._intake.together(first, whole=session.is_open)
+
+    def _heard(
+        self,
+        session: Session,
+        value: Value,
+        message: Message,
+        trouble: Trouble | None,
+        now_s: float,
+        draw: float,
+        commands: list[Command],
+    ) -> None:
+        """One message. `trouble`: it cannot be read, and `value` is what there is of it."""
+        if self._controlled and not self._control(session, value, now_s, draw, commands):
+            return
+        if session.phase is Phase.OPENING and session.heard(value, now_s, draw, commands):
+            self._ready(session, now_s, draw, commands)
+        if session is self._main:
+            self._take(value, message, trouble, commands)
+        else:
+            self._turn.keep(Kept(value, message, trouble), now_s)
+
+    def _adapt(
+        self, session: Session, message: Message | None, now_s: float, draw: float, commands: list[Command]
+    ) -> None:
+        """What the adapter answers: to a message, or without one to being opened or woken."""
+        adapting, watch = self._feed.adapter, self._watch
+        if adapting is None or watch is None:
+            return
+        context = Context(self._feed.connection_id, now_s, MappingProxyType(session.variables), self._intake.received)
+        try:
+            if session.adapted is None:
+                session.adapted = Adapted(adapting, watch, most_send_bytes=self._feed.max_send_bytes)
+                reactions = session.adapted.opened(context)
+            elif message is not None:
+                reactions = session.adapted.received(context, message.data)
+            else:
+                reactions = session.adapted.woke(context)
+            first = self._intake.delivered + 1
+            for reaction in reactions:
+                if session.is_open:
+                    self._react(session, session.adapted, reaction, message, now_s, draw, commands)
+            self._intake.together(first, whole=session.is_open)
+            fault = watch.fault
+        except AdapterFault as error:
+            fault = str(error)
+        if fault is not None and self._ending is None:
+            commands.append(Count("adapter"))
+            commands.append(Report(StatusState.FAILED, fault))
+            self._end("quarantined", fault, now_s, commands)
+
+    def _react(
+        self,
+        session: Session,
+        adapted: Adapted,
+        reaction: Reaction,
+        message: Message | None,
+        now_s: float,
+        draw: float,
+        commands: list[Command],
+    ) -> None:
+        match reaction:
+            case Hear(value):
+                if message is not None:
+                    self._heard(session, value, message, None, now_s, draw, commands)
+            case Raw(data):
+                if message is not None:
+                    value = data if isinstance(data, str) else None
+                    as_it_came = replace(message, data=data)
+                    self._heard(session, value, as_it_came, "undecodable", now_s, draw, commands)
+            case Say() | Seal():
+                session.send(adapted.send(reaction, session.number), now_s, commands)
+            case Keep(name, kept):
+                session.variables[name] = kept
+                session.captured(now_s, draw)
+                if session is self._main:
+                    self._hold(session, commands)
+            case Wake(after_s):
+                session.adapter_at_s = now_s + after_s
+            case End(why, action, after_s):
+                name = "the adapter" if self._feed.adapter is None else f"the adapter {self._feed.adapter.name}"
+                session.ruling = Ruling(action, Rule(message=lambda _: True, name=name), after_s)
+                session.close(why[:LONGEST_REASON], now_s, commands, code=self._code)
 
     def _control(self, session: Session, value: Value, now_s: float, draw: float, commands: list[Command]) -> bool:
         """Do what a message asks for; whether it may be data."""
@@ -398,12 +504,18 @@ class Machine:
         if session.is_open:
             if session.woke(now_s, self._intake.received, commands):
                 self._ready(session, now_s, draw, commands)
+            self._wake_adapter(session, now_s, draw, commands)
         elif now_s >= session.deadline_s:
             code = GAVE_UP if self._ending is None else self._feed.close_code
             what = "call before the dial" if session.phase is Phase.FETCHING else "dial"
             session.close(f"the {what} did not end in time", now_s, commands, code=code, abort=True)
             if self._ending is not None and all(each.aborted for each in self._sessions()):
                 self._finish(commands)
+
+    def _wake_adapter(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
+        if session.is_open and session.adapter_at_s is not None and now_s >= session.adapter_at_s:
+            session.adapter_at_s = None
+            self._adapt(session, None, now_s, draw, commands)
 
     def _ask_to_wake(self, commands: list[Command]) -> None:
         if self._finished:

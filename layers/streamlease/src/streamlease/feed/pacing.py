@@ -5,7 +5,7 @@ from collections import deque
 from streamlease.feed.events import Ping, Send
 from streamlease.feed.feed import Pace
 
-MOST_WAITING = 10_000
+MOST_WAITING = 1_000
 
 
 class Pacer:
@@ -34,7 +34,7 @@ class Pacer:
         return self.go_on(now_s)
 
     def go_on(self, now_s: float) -> list[Send | Ping]:
-        while self._sent_s and self._sent_s[0] <= now_s - self._per_s:
+        while self._sent_s and now_s >= self._sent_s[0] + self._per_s:
             self._sent_s.popleft()
         out: list[Send | Ping] = []
         while self._waiting and len(self._sent_s) < self._most:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 
+from streamlease.feed.adapted import Adapted
 from streamlease.feed.decoding import Undecodable, json_value
 from streamlease.feed.events import Close, Command, Count, Fetched, Ping, Reading, Send
 from streamlease.feed.feed import Feed
@@ -64,6 +65,9 @@ class Session:
         self.deadline_s = 0.0
         self.liveness = Liveness(feed.keepalive)
         self.beat = None if feed.keepalive.beat is None else Heartbeat(feed.keepalive.beat)
+        self.adapted: Adapted | None = None
+        self.adapter_at_s: float | None = None
+        """When the adapter wants to be woken."""
         self._feed = feed
         self._templates = templates
         self._url = url
@@ -152,18 +156,21 @@ class Session:
 
     def opened(self, now_s: float, draw: float, commands: list[Command]) -> bool:
         """Whether it is ready at once."""
+        self.opening(now_s, draw)
+        return self.go_on(now_s, commands)
+
+    def opening(self, now_s: float, draw: float) -> None:
         self.phase = Phase.OPENING
         self.variables[SOCKET_ID] = f"{int(draw * _SOCKET_IDS):012x}"
         self.liveness.opened(now_s)
         self._beats(now_s, draw)
-        return self._go_on(now_s, commands)
 
     def heard(self, value: Value, now_s: float, draw: float, commands: list[Command]) -> bool:
         """A message while opening; whether with it the socket is ready."""
         ready = False
         if self._script.heard(value):
             self._beats(now_s, draw)
-            ready = self._go_on(now_s, commands)
+            ready = self.go_on(now_s, commands)
         return ready or (self._script.done and not self._held() and self._feed.ready is not None and self._says(value))
 
     def _says(self, value: Value) -> bool:
@@ -172,7 +179,7 @@ class Session:
     def _held(self) -> bool:
         return self._pacer is not None and self._pacer.waiting
 
-    def _go_on(self, now_s: float, commands: list[Command]) -> bool:
+    def go_on(self, now_s: float, commands: list[Command]) -> bool:
         """The script, as far as it goes; whether it has come to readiness."""
         script = self._script
         while not script.done and not self._held() and script.within_s is None:
@@ -249,6 +256,7 @@ class Session:
             self.liveness.due_s(),
             None if self.beat is None else self.beat.due_s(),
             None if self._pacer is None else self._pacer.due_s(),
+            self.adapter_at_s,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -271,7 +279,7 @@ class Session:
         if self._held() and self._pacer is not None:
             commands.extend(self._pacer.go_on(now_s))
             if self.phase is Phase.OPENING and self._script.within_s is None and not self._held():
-                return self._go_on(now_s, commands)
+                return self.go_on(now_s, commands)
         if self.phase is Phase.OPENING and now_s >= self.deadline_s:
             commands.append(Count("not_ready"))
             within_s = self._script.within_s

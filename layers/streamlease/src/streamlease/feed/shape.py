@@ -1,7 +1,7 @@
 """Which of an upstream's messages are records, where their parts lie, and what is said back for them. Values only.
 
-An *entry* is what becomes one record: the message itself, or each entry of a list in it. The parts named in `of_message`
-are read from the message that the entry lies in.
+An *entry* is what becomes one record: the message itself, or each entry of a list in it. The parts named in
+`of_message` are read from the message that the entry lies in.
 """
 
 from collections.abc import Callable, Mapping

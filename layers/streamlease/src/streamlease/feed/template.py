@@ -17,10 +17,9 @@ from streamlease.feed.feed import Feed, Fetching, Step
 from streamlease.write import Value
 
 SEQUENCE: Final = "sequence"
-TOKEN: Final = "token"  # noqa: S105  # a variable's name
 SOCKET_ID: Final = "socket_id"
 RECEIVED: Final = "received"
-BUILT_IN: Final = frozenset({SEQUENCE, TOKEN, SOCKET_ID, RECEIVED})
+BUILT_IN: Final = frozenset({SEQUENCE, SOCKET_ID, RECEIVED})
 
 type Variables = Mapping[str, Value]
 """What is there; texts, numbers and booleans only."""
@@ -175,6 +174,8 @@ def captured(feed: Feed) -> frozenset[str]:
         found.update(feed.fetch.capture)
     if feed.acks is not None:
         found.update(feed.acks.capture)
+    if feed.adapter is not None:
+        found.update(feed.adapter.keeps)
     return frozenset(found)
 
 
@@ -193,6 +194,8 @@ def templates(feed: Feed) -> Iterator[Value]:
         yield from rule.sends
     if feed.acks is not None:
         yield feed.acks.message
+    if feed.adapter is not None:
+        yield feed.adapter.options
     if feed.keepalive.beat is not None:
         yield feed.keepalive.beat.message
     if feed.fetch is not None:

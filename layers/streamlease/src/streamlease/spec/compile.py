@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from streamlease.feed.feed import Extract, Feed, Keepalive, Resume, Retry
-from streamlease.spec import compile_record, compile_session, dial, stream
+from streamlease.spec import adapters, compile_record, compile_session, dial, stream
 from streamlease.spec.document import without_unknown
 from streamlease.spec.expression import condition, extractor
 from streamlease.spec.model import ConnectionSpec
@@ -69,6 +69,7 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         ready=_condition(spec.ready.when if spec.ready else None),
         ready_within_s=seconds(spec.ready.within if spec.ready else stream.READY_WITHIN),
         decode=decoder(spec.unwrap or (), most_bytes),
+        adapter=None if spec.adapter is None else adapters.adapting(spec.adapter, template),
         record=compile_record.record_shape(spec.record),
         acks=None if spec.ack is None else compile_record.acks(spec.ack, template),
         resume=_resume(spec.resume, template),

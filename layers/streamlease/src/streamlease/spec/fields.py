@@ -334,6 +334,9 @@ type CloseCode = Annotated[
 type HttpStatus = Annotated[
     int, PlainValidator(whole(300, 599)), WithJsonSchema({"type": "integer", "minimum": 300, "maximum": 599})
 ]
+type AnswerStatus = Annotated[
+    int, PlainValidator(whole(200, 599)), WithJsonSchema({"type": "integer", "minimum": 200, "maximum": 599})
+]
 type Labels = Annotated[dict[str, str], PlainValidator(_labels), WithJsonSchema(_TEXTS_SCHEMA)]
 type Headers = Annotated[dict[str, str], PlainValidator(_headers), WithJsonSchema(_TEXTS_SCHEMA)]
 type Query = Annotated[

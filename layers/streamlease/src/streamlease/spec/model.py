@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_va
 from pydantic_core import PydanticCustomError
 
 from streamlease.spec import dial, placeholders, session, together
+from streamlease.spec.adapters import AdapterField
 from streamlease.spec.dial import Dials
 from streamlease.spec.fields import (
     CloseCode,
@@ -53,6 +54,7 @@ class ConnectionSpec(Part):
         default_factory=list, description="What to send and to wait for, in order, once the socket is open"
     )
     ready: Annotated[Ready, BeforeValidator(_ready)] | None = None
+    adapter: AdapterField | None = Field(None, description="Python that translates this upstream's protocol")
     unwrap: Unwrap | None = Field(None, description="What lies around the messages, from the outside in")
     record: Record = Field(default_factory=Record)
     ack: Ack | None = Field(None, description="What the upstream is told of each message")
@@ -111,6 +113,10 @@ class ConnectionSpec(Part):
         settings = sorted(needing_one & resume.model_fields_set)
         return [
             *record.rules(),
+            (
+                self.adapter is not None and self.unwrap is not None,
+                "unwrap says nothing: the adapter gets what comes in",
+            ),
             (
                 cursor and not sequence,
                 "{sequence} is to be sent, but record.sequence does not say where a record's sequence lies",

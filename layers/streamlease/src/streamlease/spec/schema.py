@@ -19,6 +19,9 @@ def json_schema() -> dict[str, Any]:
     fields: dict[str, Any] = connection["properties"]
     fields["for_each"] = _FOR_EACH
     fields["ready"] = {"anyOf": [{"type": "string", "description": "Short for ready.when"}, {"$ref": "#/$defs/Ready"}]}
+    fields["adapter"] = {
+        "anyOf": [{"type": "string", "description": "Short for adapter.name"}, {"$ref": "#/$defs/Adapter"}]
+    }
     defaults = {name: value for name, value in fields.items() if name not in ("id", "for_each")}
     definitions["Connection"] = {**connection, "required": ["id"]}  # the URL may come from defaults
     definitions["Connection"].pop("title", None)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from streamlease.spec.fields import (
+    AnswerStatus,
     Captures,
     CloseCode,
     Condition,
@@ -14,7 +15,6 @@ from streamlease.spec.fields import (
     Duration,
     Flag,
     Headers,
-    HttpStatus,
     HttpUrl,
     NameOrDuration,
     Path,
@@ -82,7 +82,7 @@ class Rule(Part):
         default_factory=list, description="A close code, or several; 1006 is a socket lost without a word"
     )
     reason: Text | None = Field(None, description="A part of the close frame's reason")
-    http: Annotated[list[HttpStatus], BeforeValidator(_listed)] = Field(
+    http: Annotated[list[AnswerStatus], BeforeValidator(_listed)] = Field(
         default_factory=list, description="A status of a refused handshake or fetch, or several"
     )
     body: Condition | None = Field(None, description="True of the JSON that came with that status")
@@ -176,6 +176,9 @@ def declared(data: object) -> frozenset[str]:
     for part in parts:
         capture = part.get("capture") if isinstance(part, dict) else None
         names |= {name for name in capture if isinstance(name, str)} if isinstance(capture, dict) else set()
+    adapter = data.get("adapter")
+    keeps = adapter.get("keeps") if isinstance(adapter, dict) else None
+    names |= {name for name in keeps if isinstance(name, str)} if isinstance(keeps, list) else set()
     return frozenset(names)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from streamlease.spec import session
+from streamlease.spec.adapters import Adapter
 from streamlease.spec.placeholders import NAME, RESERVED
 from streamlease.spec.record import Ack, Record
 from streamlease.spec.session import Computed, Entry, Fetch, Pace, Rotate, Rule, Step, Tls
@@ -36,6 +37,8 @@ class Whole(Protocol):
     @property
     def ack(self) -> Ack | None: ...
     @property
+    def adapter(self) -> Adapter | None: ...
+    @property
     def tls(self) -> Tls: ...
     @property
     def takes_cursor(self) -> bool: ...
@@ -49,6 +52,7 @@ def captured(spec: Whole) -> frozenset[str]:
     """The names that the upstream's words give values to."""
     found = {name for step in spec.open if isinstance(step, Step) for name in step.capture}
     found |= {name for rule in spec.rules for name in rule.capture}
+    found |= set(spec.adapter.keeps) if spec.adapter else set()
     return frozenset(found | (set(spec.fetch.capture) if spec.fetch else set()))
 
 
