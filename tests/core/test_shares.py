@@ -12,6 +12,8 @@ from streamlease.shares import (
     CALM_MS,
     HALF_PACE,
     LATELY_MS,
+    LESS_MS,
+    MORE_MS,
     NO_PACE,
     SETTLED_MS,
     STUBBORN_MS,
@@ -127,10 +129,31 @@ def test_a_summary_without_shares_removes_those_of_before() -> None:
 def test_what_was_counted_lately_is_not_forgotten_while_it_moves() -> None:
     """What was freed after the shards were read, and by whom it was taken has not been told yet: in no count."""
     settled = shared(fleet([100, 100, 100]))
-    moving = shared(fleet([110, 120]), unowned=5, before=settled)
+    going = member("w2", 100, state=MemberState.DRAINING)
+    moving = shared([*fleet([110, 120]), going], unowned=5, before=settled)
     assert moving.whole == 300
     at_ms = NOW_MS + LATELY_MS + LEASE_MS // 3
-    assert shared(later(fleet([110, 120]), at_ms), unowned=5, before=moving, at_ms=at_ms).whole == 235
+    gone = replace(going, lease_expires_at_ms=at_ms)
+    assert shared([*later(fleet([110, 120]), at_ms), gone], unowned=5, before=moving, at_ms=at_ms).whole == 235
+
+
+def test_a_smaller_count_holds_soon_when_nobody_goes() -> None:
+    """Some were stopped; or somebody has just claimed them, and tells of it within a second."""
+    settled = shared(fleet([100, 100]))
+    assert shared(fleet([80, 100]), before=settled, at_ms=NOW_MS + LESS_MS - 1).whole == 200
+    assert shared(fleet([80, 100]), before=settled, at_ms=NOW_MS + LESS_MS).whole == 180
+
+
+def test_a_larger_count_holds_at_once_in_peace_and_soon_while_something_moves() -> None:
+    """What moves is counted twice, while its last owner's count is older than its next one's."""
+    settled = shared(fleet([10, 10]))
+    assert shared(fleet([10, 10]), unowned=7, before=settled).whole == 27
+    moving = shared(fleet([20, 0]))
+    assert moving.lacking
+    twice = shared(fleet([20, 1]), unowned=3, before=moving)
+    assert twice.total == 20
+    soon = shared(fleet([20, 1]), unowned=3, before=twice, at_ms=NOW_MS + MORE_MS)
+    assert soon.whole == 24
 
 
 def later(members: list[Member], at_ms: int) -> list[Member]:
@@ -138,9 +161,12 @@ def later(members: list[Member], at_ms: int) -> list[Member]:
 
 
 def test_what_a_drainer_still_has_is_shared_among_those_that_stay() -> None:
-    drainer = member("c", 100, state=MemberState.DRAINING)
+    """Its count is older than those of who has taken some already: the sum of all would have these twice."""
     stay = fleet([100, 100])
-    assert sum(targets(stay, shared([*stay, drainer]))) == 300
+    before = shared([*stay, member("c", 100)])
+    drainer = member("c", 100, state=MemberState.DRAINING)
+    assert sum(targets(stay, shared([*stay, drainer], before=before))) == 300
+    assert sum(targets(stay, shared([*fleet([130, 130]), drainer], unowned=40, before=before))) == 300
 
 
 def test_a_worker_that_missed_two_heartbeats_is_not_waited_for() -> None:
@@ -152,6 +178,14 @@ def test_a_worker_that_missed_two_heartbeats_is_not_waited_for() -> None:
     assert silent(gone, now_ms=NOW_MS)
     assert targets(stay, shares) == [150, 150]
     assert not shares.movable
+
+
+def test_a_worker_whose_clock_was_ahead_counts_for_nothing_and_holds_up_nothing() -> None:
+    """Its item stands for as long as that, whether or not there is anybody."""
+    ghost = member("c", 0, lease_expires_at_ms=NOW_MS + 3_600_000)
+    shares = shared([*fleet([12, 4]), ghost])
+    assert targets(fleet([12, 4]), shares) == [8, 8]
+    assert too_many(shares, "w0", weighs=12) == 4
 
 
 def test_a_worker_of_a_shorter_lease_is_judged_by_its_own() -> None:
@@ -166,8 +200,8 @@ def test_what_nobody_can_take_is_no_part_of_the_shares_and_keeps_nothing_from_mo
         before = shared(later(members, at_ms), unowned=3, before=before, at_ms=at_ms)
     assert before is not None
     assert before.stubborn == 3
-    at_ms += LATELY_MS + LEASE_MS
-    shares = shared(later(members, at_ms), unowned=3, before=replace(before, whole=0), at_ms=at_ms)
+    at_ms += LESS_MS
+    shares = shared(later(members, at_ms), unowned=3, before=before, at_ms=at_ms)
     assert (shares.whole, shares.lacking) == (8, 2)
 
 
@@ -184,11 +218,14 @@ def test_what_waits_only_because_nobody_has_room_is_not_taken_for_unreadable() -
 
 
 def test_l28_what_a_deployment_frees_is_shared_among_the_newer_alone() -> None:
-    old = [member("o1", 100, generation=OLD), member("o2", 100, generation=OLD, state=MemberState.DRAINING)]
+    old = [member("o1", 100, generation=OLD), member("o2", 100, generation=OLD)]
     new = [member("n1"), member("n2")]
-    shares = shared([*old, *new])
-    assert shares.generation == NEW
+    before = shared([*old, *new])
+    assert (before.generation, before.whole) == (NEW, 0)
+    shares = shared([old[0], replace(old[1], state=MemberState.DRAINING), *new], before=before)
     assert targets(new, shares) == [50, 50]
+    freed = shared([old[0], *new], unowned=100)
+    assert targets(new, freed) == [50, 50]
 
 
 def test_older_workers_take_again_where_the_newer_have_no_room() -> None:
@@ -229,7 +266,7 @@ def test_two_generations_that_disagree_about_the_mode_share_as_any_two() -> None
     """Nothing here knows of a mode: a worker of either counts by its member item, and its own lease's length."""
     old = member("o1", 10, generation=OLD, lease_ms=30_000)
     new = member("n1", 0, lease_ms=6_000, lease_expires_at_ms=NOW_MS + 5_000)
-    shares = shared([replace(old, state=MemberState.DRAINING), new])
+    shares = shared([replace(old, state=MemberState.DRAINING), new], before=shared([old, new]))
     assert (shares.generation, target(shares, "n1")) == (NEW, 10)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamlease import budget, inbox, items, lease, membership, pages, plan
+from streamlease import budget, inbox, items, lease, membership, pages, plan, shares
 from streamlease.errors import Fault, Unreachable
 from streamlease.feed import continuity
 from streamlease.feed import ledger as feed_ledger
@@ -138,11 +138,18 @@ def _carries_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *args, **named: original(*args, **{**named, "saved": None})
 
 
-def _unowned_is_not_counted(_original: Callable[..., Any]) -> Callable[..., Any]:
-    def fair_share(fleet: Any) -> int | None:
-        return None if fleet is None or fleet.live <= 0 else -(-fleet.owned // fleet.live)
+def _unowned_is_not_counted(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Nor is nothing at all any reason to go by capacity."""
 
-    return fair_share
+    def share(fleet: Any, worker_id: str, **rest: Any) -> int | None:
+        found: int | None = original(fleet, worker_id, **rest)
+        return 0 if found is None and fleet is not None and fleet.live > 0 else found
+
+    return share
+
+
+def _waiting_is_not_shared(original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda able, waiting: original(able, 0)
 
 
 def _no_expiry_before_stopped(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -343,7 +350,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         "M18",
         "the share counts what nobody owns, and the waiting is anybody's",
         (
-            (plan, "fair_share", _unowned_is_not_counted),
+            (plan, "share", _unowned_is_not_counted),
+            (shares, "to_share", _waiting_is_not_shared),
             (plan, "is_stale", constantly(value=False)),
             (intake.Intake, "_is_stale", constantly(value=False)),
         ),

@@ -48,6 +48,7 @@ RECEIVE_WAIT_US = 20 * S
 CLOCK_MEASURED_US = 16 * S
 CLOCK_READ_US = 15 * S
 CLOCK_AGAIN_US = 2 * S
+MEASURE_US = 5 * S
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class Worker:
         self._nonces = 0
         self._terminated = False
         self._cut_until_us = 0
+        self._measure_at_us = 0
         self._blocked_us = 0
         self._blocked_until_us = 0
         self._renewed_blocked: Counter[tuple[str, int]] = Counter()
@@ -209,6 +211,11 @@ class Worker:
         if supervisor is self._supervisor:
             self._tell_keeper(ke.LoopTicked())
             self._supervise(se.Tick())
+            if self._loop.now_us >= self._measure_at_us:
+                self._measure_at_us = self._loop.now_us + MEASURE_US
+                watch, now = self.process.watch, self.process.instant(self._loop)
+                unfit = None if watch is None or watch.judge(now).may_claim else "its clock is off"
+                self._supervise(se.Measured({}, 0, unfit))
             self._loop.at(self._loop.now_us + LOOP_TICK_US, lambda: self._tick_loop(supervisor))
 
     # --- the keeper's thread ---
@@ -390,6 +397,8 @@ class Worker:
                 runner = self.runners.get(run)
                 if runner is not None:
                     runner.stop(reason, flush=flush)
+            case se.DrainsItself(reason=reason):
+                self._say(f"drains itself: {reason}")
             case se.Leave():
                 self._flow(leave(self.worker_id), lambda _: se.Left())
             case se.Exit(outcome=outcome, reason=reason):

@@ -1,5 +1,8 @@
 """A supervisor with a clock that only the test moves. The test plays everybody else."""
 
+from dataclasses import replace
+
+from streamlease import plan
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Claimed
 from streamlease.membership import Joined
@@ -65,6 +68,7 @@ def member(name: str, *, owned: int = 0, capacity: int = 100, generation: int = 
         capacity=capacity,
         owned=owned,
         started_at_ms=0,
+        lease_ms=TIMING.lease_ms,
     )
 
 
@@ -83,6 +87,8 @@ class Bench:
         self.said: list[Command] = []
         self.swept = 0
         """How many sweeps have been answered."""
+        self.fleet: FleetSummary | None = None
+        """What `survey` said last."""
         self.supervisor = Supervisor(
             WORKER,
             capacity=capacity,
@@ -136,6 +142,17 @@ class Bench:
         count = len(candidates) if unowned is None else unowned
         fleet = FleetSummary(self.clock.wall_ms, live, owned, count, 1)
         return self.do(Swept(Sweep(candidates, fleet, members, ())))
+
+    def survey(self, *members: Member, candidates: tuple[Candidate, ...] = (), unowned: int = 0) -> list[Command]:
+        """Let it ask for a sweep, and answer it with these members, seen just now, and what follows from them."""
+        while len(self.all(SweepNow)) == self.swept:
+            self.wait(0.25)
+        self.swept = len(self.all(SweepNow))
+        past_ms = self.clock.wall_ms - SetClock().wall_ms
+        seen = tuple(replace(m, lease_expires_at_ms=m.lease_expires_at_ms + past_ms) for m in members)
+        waiting = max(unowned, len(candidates))
+        self.fleet = plan.summary(seen, unowned=waiting, shards=1, now_ms=self.clock.wall_ms, before=self.fleet)
+        return self.do(Swept(Sweep(candidates, self.fleet, seen, ())))
 
     def claimed(
         self, name: str, *, version: int = 1, position: Position | None = None, status: Status | None = None

@@ -1,5 +1,6 @@
 """The keeper: the member lease, and worker mode."""
 
+from streamlease import membership
 from streamlease.errors import Throttled, Unreachable
 from streamlease.flow import Batch
 from streamlease.model import LeaseMode, StatusState
@@ -11,6 +12,7 @@ from streamlease_worker.keeper_events import (
     Extended,
     Fence,
     Heartbeat,
+    LoadReported,
     MemberAlive,
     MemberLost,
     PositionAdvanced,
@@ -45,6 +47,24 @@ def test_a_change_of_what_is_owned_is_told_within_a_second() -> None:
     bench.live(1_100)
     assert bench.all(Heartbeat)[-1].owned == 1
     assert len(bench.all(Heartbeat)) > beats
+
+
+def test_heartbeats_say_the_load_that_was_reported_last_beside_what_streams() -> None:
+    bench = Bench()
+    bench.do(LoadReported({"lag_ms": 7, "extra": 3, "streaming": 99}))
+    bench.live(3_000)
+    member = bench.memory.item(Table.MEMBERS, WORKER)
+    assert member is not None
+    assert member["load"] == {"lag_ms": 7, "extra": 3, "streaming": 0}
+
+
+def test_l29_a_request_to_drain_is_read_in_the_answer_to_the_next_heartbeat() -> None:
+    bench = Bench()
+    bench.live(1_000)
+    bench.memory.perform(membership.request_drain(WORKER, asked_by="arn:somebody"))
+    bench.live(1_100)
+    assert bench.all(MemberAlive)[0].drain_requested is None
+    assert bench.all(MemberAlive)[-1].drain_requested == "arn:somebody"
 
 
 def test_a_drain_is_told_at_once() -> None:

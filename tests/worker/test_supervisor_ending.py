@@ -1,5 +1,7 @@
 """How the supervisor ends: drains, hurry, time running out, a lost membership."""
 
+from dataclasses import replace
+
 from streamlease.errors import Throttled
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Stopped
@@ -17,6 +19,7 @@ from streamlease_worker.supervisor_events import (
     Claim,
     ClaimAnswered,
     DrainRequested,
+    DrainsItself,
     Exit,
     Leave,
     Left,
@@ -31,7 +34,7 @@ from streamlease_worker.supervisor_events import (
     Swept,
     UnknownSettled,
 )
-from tests.worker.supervising import EPOCH, Bench, member
+from tests.worker.supervising import EPOCH, WORKER, Bench, member
 from tests.worker.test_supervisor_holding import listed
 
 SIGTERM = DrainRequested("SIGTERM")
@@ -47,7 +50,8 @@ def test_a_drain_stops_all_side_by_side_releases_leaves_and_exits() -> None:
     ]
     for start in starts:
         assert bench.end(start) == [ReleaseRequested(start.connection.connection_id, EPOCH)]
-    assert [bench.settle(name) for name in "abc"] == [[], [], [Leave()]]
+    assert [bench.settle(name) for name in "abc"] == [[], [], []]
+    assert bench.wait(1)[-1] == Leave()
     assert bench.do(Left()) == [Exit("drained", "SIGTERM")]
     assert bench.wait(5) == []
     assert bench.do(SIGTERM) == []
@@ -136,6 +140,7 @@ def test_a_membership_that_cannot_be_ended_in_time_holds_up_nothing() -> None:
 def test_the_fleet_summary_is_written_once_the_drain_has_been_told() -> None:
     bench = Bench()
     bench.run("a")
+    bench.sweep()
     bench.do(MemberAlive(bench.clock.mono_s + 100))
     bench.do(SIGTERM)
     said = bench.do(MemberAlive(bench.clock.mono_s + 100))
@@ -143,6 +148,20 @@ def test_the_fleet_summary_is_written_once_the_drain_has_been_told() -> None:
     assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
     dead = member("dead", left_ms=-9_000)
     assert bench.do(Swept(Sweep((), FleetSummary(0, 1, 0, 0, 1), (dead,), ()))) == []
+
+
+def test_a_drainer_that_had_something_ends_when_the_summary_counts_it_no_longer() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    while not bench.all(SweepNow):
+        bench.wait(0.25)
+    bench.do(SIGTERM)
+    bench.end(start)
+    assert bench.settle("a") == []
+    assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
+    fleet = FleetSummary(0, 1, 0, 0, 1)
+    assert bench.do(Swept(Sweep((), fleet, (), ()))) == [SweepNow(0, 0)], "that one began before"
+    assert bench.do(Swept(Sweep((), fleet, (), ()))) == [Leave()]
 
 
 def test_a_sweep_under_way_is_followed_by_one_that_knows_of_the_drain() -> None:
@@ -189,3 +208,40 @@ def test_a_membership_lost_during_a_drain_is_not_ended_again() -> None:
     assert bench.do(MemberLost()) == [DrainBegun()]
     bench.end(start)
     assert bench.settle("a") == [Exit("drained", "SIGTERM")]
+
+
+# --- without a signal -------------------------------------------------------------------------------------------------
+
+
+def test_l29_a_worker_drains_when_its_heartbeat_reads_that_somebody_asked_for_it() -> None:
+    bench = Bench(stop_timeout_s=20)
+    start = bench.run("a")
+    said = bench.do(MemberAlive(bench.clock.mono_s + 100, "arn:somebody"))
+    reason = "arn:somebody asked for it"
+    assert said == [DrainBegun(), DrainsItself(reason, 19.0), Stop(start.run, "a", reason, flush=True)]
+    assert not any(isinstance(command, Claim) for command in bench.offer("b"))
+    assert not any(isinstance(c, Stop) for c in bench.do(MemberAlive(bench.clock.mono_s + 100, "arn:somebody")))
+    bench.end(start)
+    bench.settle("a")
+    assert Leave() in bench.wait(2)
+    assert bench.do(Left()) == [Exit("drained", reason)]
+
+
+def test_the_first_signal_during_such_a_drain_hurries_nobody_and_the_second_does() -> None:
+    bench = Bench()
+    start = bench.run("a")
+    bench.do(MemberAlive(bench.clock.mono_s + 100, "arn:somebody"))
+    assert not any(isinstance(command, Stop) for command in bench.do(SIGTERM))
+    assert Stop(start.run, "a", "arn:somebody asked for it", flush=False) in bench.do(SIGTERM)
+
+
+def test_a_worker_that_gets_nowhere_while_its_peers_do_drains_itself() -> None:
+    bench = Bench()
+    bench.run("a")
+    dark = replace(member(WORKER, owned=1), load={"streaming": 0})
+    peer = replace(member("peer", owned=1), load={"streaming": 1})
+    bench.survey(dark, peer)
+    bench.wait(90)
+    said = bench.survey(dark, peer)
+    assert any(isinstance(command, DrainsItself) for command in said)
+    assert any(isinstance(command, Stop) and command.flush for command in said)

@@ -265,6 +265,7 @@ class Supervising(RuleBasedStateMachine):
                 self.release_settles(list(self.holdings.values()).index(holding))
             if self.open:
                 self.answer(0, [], 8, 0)
+            self.pass_time(250)
         assert self.exited
         assert self.bench.supervisor.owned == 0
 

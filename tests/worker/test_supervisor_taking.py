@@ -11,7 +11,9 @@ from streamlease.model import FleetSummary, MemberState, Offer
 from streamlease.plan import Candidate
 from streamlease_worker.intake import Intake
 from streamlease_worker.keeper_events import Acquired, MemberAlive
-from streamlease_worker.supervisor import PARALLEL_CLAIMS, dying
+from streamlease_worker.load import Load
+from streamlease_worker.rounds import dying
+from streamlease_worker.supervisor import PARALLEL_CLAIMS
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -30,7 +32,7 @@ from streamlease_worker.supervisor_events import (
     Swept,
 )
 from tests.fakes.clock import SetClock
-from tests.worker.supervising import TIMING, Bench, member
+from tests.worker.supervising import TIMING, WORKER, Bench, member
 
 DYING = [
     (MemberState.LIVE, 2_500, False),
@@ -188,25 +190,6 @@ def test_candidates_are_taken_up_to_the_fair_share() -> None:
     assert len(bench.all(Claim)) == 3
 
 
-def test_the_share_does_not_shrink_while_connections_move_out_of_everybodys_count() -> None:
-    bench = Bench()
-    bench.sweep(live=3, owned=30)
-    bench.sweep(live=2, owned=20)
-    found = tuple(Candidate(f"c{number}", 0) for number in range(20))
-    bench.sweep(*found, live=2, owned=20, unowned=4)
-    assert len(bench.all(Claim)) == 15
-
-
-def test_the_share_shrinks_with_the_fleets_connections_a_while_later() -> None:
-    bench = Bench()
-    bench.sweep(live=2, owned=40)
-    for _ in range(20):
-        bench.wait(1)
-        bench.sweep(live=2, owned=4)
-    bench.sweep(*(Candidate(f"c{number}", 0) for number in range(20)), live=2, owned=4, unowned=2)
-    assert len(bench.all(Claim)) == 3
-
-
 def test_what_has_waited_long_is_anybodys_with_capacity() -> None:
     bench = Bench(capacity=5)
     long_ago = bench.clock.wall_ms - 10_000
@@ -231,7 +214,9 @@ def test_two_workers_do_not_reach_for_the_same_candidates_in_the_same_order() ->
     clock = SetClock()
     orders = []
     for worker in ("one", "two"):
-        intake = Intake(worker, generation=0, capacity=100, timing=TIMING)
+        intake = Intake(
+            worker, generation=0, capacity=100, timing=TIMING, joined_ms=0, load=Load(), was_given=lambda *_: False
+        )
         fleet = FleetSummary(clock.wall_ms, 1, 0, 20, 1)
         intake.swept(Sweep(tuple(Candidate(f"c{n}", 0) for n in range(20)), fleet, (), ()), clock())
         claims, _, _ = intake.choose(0, 20, lambda _: False, clock())
@@ -251,13 +236,21 @@ def test_an_old_summary_counts_for_nothing_and_capacity_decides() -> None:
 
 def test_while_a_newer_deployment_has_room_only_what_waited_long_is_taken() -> None:
     bench = Bench(generation=1)
-    bench.sweep(Candidate("a", 0), members=(member("newer", generation=2, owned=5),))
+    me = member(WORKER, generation=1)
+    bench.survey(me, member("newer", generation=2, owned=5), candidates=(Candidate("a", 0),))
     assert bench.all(Claim) == []
     bench.offer("b", age_ms=6_000)
     assert bench.all(Claim) == [Claim("b", "control")]
     full = member("newer", generation=2, owned=100)
-    bench.sweep(Candidate("a", 0), members=(full,), live=1, owned=5)
+    bench.survey(me, full, candidates=(Candidate("a", 0),))
     assert bench.all(Claim)[-1] == Claim("a", "released")
+
+
+def test_a_newer_deployment_that_has_crashed_is_waited_for_by_nobody() -> None:
+    bench = Bench(generation=1)
+    crashed = member("newer", generation=2, left_ms=900)
+    bench.survey(member(WORKER, generation=1), crashed, candidates=(Candidate("a", 0),))
+    assert bench.all(Claim) == [Claim("a", "released")]
 
 
 def test_nothing_is_taken_once_the_member_lease_has_run_out_until_it_lives_again() -> None:

@@ -7,10 +7,13 @@ from typing import Literal
 from streamlease.timing import Instant
 from streamlease_worker import ownership
 from streamlease_worker.ownership import Ownership
-from streamlease_worker.supervisor_events import Command, Exit, Leave
+from streamlease_worker.supervisor_events import Command, DrainsItself, Exit, Leave
 
 MOST_RESERVE_S = 10.0
 """Kept back from the stop timeout for releasing without a flush."""
+FAREWELL_S = 1.0
+"""So long a drainer that had something waits for the summary that no longer counts it: who is to take over goes by
+that."""
 LAST_S = 2.0
 """Kept back from the stop timeout for the exit itself."""
 
@@ -23,7 +26,9 @@ class Drain:
         self.exited = False
         self.reason = ""
         self._hurried = False
+        self._signalled = False
         self._told_fleet = False
+        self._bids_farewell = False
         self._flush_s = stop_timeout_s - min(MOST_RESERVE_S, stop_timeout_s / 4)
         self._all_s = stop_timeout_s - min(LAST_S, stop_timeout_s / 20)
         self._began_s = 0.0
@@ -31,11 +36,19 @@ class Drain:
         self._outcome: Literal["drained", "lost"] = "drained"
 
     def begin(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
-        """Asked for by a person or the platform. For a second time: in a hurry."""
+        """By a signal. For a second time: in a hurry. A first one while it drains by itself changes nothing: the time
+        that the platform then gives is as long as all of the drain's own."""
+        again, self._signalled = self._signalled, True
         if self.begun and self._outcome == "drained":
-            return self._hurry(owned)
+            return self._hurry(owned) if again else []
         self._outcome = "drained"
         return self._begin(reason, owned, now)
+
+    def begin_itself(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
+        """Without a signal: somebody asked for it by command, or it gets nowhere."""
+        if self.begun:
+            return []
+        return [DrainsItself(reason, self._all_s), *self._begin(reason, owned, now)]
 
     def lose_member(self, owned: Collection[Ownership], now: Instant) -> list[Command]:
         """The fleet took this worker for dead: give up what is held, to begin again under another id."""
@@ -51,6 +64,11 @@ class Drain:
         self._told_fleet |= self.begun
         return first
 
+    def swept(self) -> None:
+        """A sweep has been answered, which began when the fleet had been told, if that was so."""
+        if self._told_fleet:
+            self._bids_farewell = False
+
     def left(self) -> None:
         if self._member == "leaving":
             self._member = "gone"
@@ -62,6 +80,8 @@ class Drain:
         spent_s = now.mono_s - self._began_s
         if not owned and not unsettled:
             if self._member == "joined":
+                if self._bids_farewell and spent_s < FAREWELL_S:
+                    return []
                 self._member = "leaving"
                 return [Leave()]
             if self._member != "leaving":
@@ -78,6 +98,7 @@ class Drain:
     def _begin(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
         self.begun = True
         self.reason = reason
+        self._bids_farewell = bool(owned)
         self._began_s = now.mono_s
         return [command for ours in owned for command in ownership.stop(ours, reason, flush=True)]
 

@@ -13,6 +13,7 @@ from streamlease_worker.clock_reader import WatchedClock, metadata_reader
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.identity import Place
 from streamlease_worker.offers_queue import open_queue_client
+from streamlease_worker.protection import Protect, protector, unprotected
 from streamlease_worker.routes import Routes
 from streamlease_worker.secrets import Secrets
 from streamlease_worker.sinks.base import Sink
@@ -43,6 +44,8 @@ class Equipment:
     transport: Transport
     secrets: Secrets
     threads: ThreadPoolExecutor
+    protect: Protect = unprotected
+    """From being ended by the platform while it drains by itself."""
 
 
 def equip(configuration: Configuration, environment: Mapping[str, str], place: Place) -> Equipment:
@@ -64,4 +67,5 @@ def equip(configuration: Configuration, environment: Mapping[str, str], place: P
         transport=WebSockets(Routes(configuration.allowed, environment=environment)),
         secrets=Secrets(environment),
         threads=ThreadPoolExecutor(THREADS, thread_name_prefix="work"),
+        protect=protector(environment),
     )

@@ -6,21 +6,26 @@ candidates need no such care: the next sweep shows them again.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streamlease import plan
 from streamlease.errors import Denied, Fault, Malformed
 from streamlease.flows.claim import Outcome
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Claimed, Held
-from streamlease.model import FleetSummary, Member
+from streamlease.model import FleetSummary
 from streamlease.plan import Candidate
 from streamlease.timing import Instant, Timing
 from streamlease_worker.jitter import draw
+from streamlease_worker.load import Load
 from streamlease_worker.supervisor_events import Claim, Command, DeleteOffer, Received, ReturnOffer
 
 STALE_S = plan.STALE_OFFER_MS / 1000
 LONGEST_DEFERRAL_S = 60.0
+LEFT_BY_OTHERS_S = 10.0
+LONGEST_LEFT_BY_OTHERS_S = 600.0
+"""Who took over its share what others had left waiting gives nothing up to them for so long, each time twice as long:
+they may leave it again."""
 LEFT_S = 60.0
 """Others sweep about once a second; if none of them has room, or there is none, it comes back."""
 
@@ -36,35 +41,57 @@ class Deferral:
 class Intake:
     """Mutable, owned by one `Supervisor`. `taken` is always what the worker holds, claims in flight included."""
 
-    def __init__(self, worker_id: str, *, generation: int, capacity: int, timing: Timing) -> None:
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        generation: int,
+        capacity: int,
+        timing: Timing,
+        joined_ms: int,
+        load: Load,
+        was_given: Callable[[str, Instant], bool],
+    ) -> None:
+        """`was_given`: what this worker gave up a moment ago, so that others are to have it."""
         self.fleet: FleetSummary | None = None
         self._worker_id = worker_id
         self._generation = generation
         self._capacity = capacity
         self._timing = timing
-        self._outranked = False
-        self._totals: deque[tuple[int, int]] = deque()
+        self._joined_ms = joined_ms
+        self._load = load
+        self._was_given = was_given
         self._offers: deque[Received] = deque()
         self._candidates: deque[tuple[Candidate, bool]] = deque()
         self._first_seen_s: dict[str, float] = {}
         self._deferrals: dict[str, Deferral] = {}
         self._left_until_s: dict[str, float] = {}
         self._sweeps = 0
+        self._left_by_others_until_s = float("-inf")
+        self._left_by_others = 0
 
     def room(self, taken: int, now: Instant, *, stale: bool = False) -> int:
         """How many more may be taken. `stale` ones are anybody's with capacity."""
-        if self._outranked and not stale:
-            return 0
         known = self.fleet
         if known is not None and now.wall_ms - known.at_ms > plan.STALE_SUMMARY_MS:
             known = None
-        share = plan.fair_share(known and self._whole(known))
+        if known is not None and known.at_ms < self._joined_ms and not stale:
+            return 0  # its shares are those of the others, until somebody has seen this worker
+        if known is not None and known.shares is not None and known.shares.generation > self._generation and not stale:
+            return 0
+        share = plan.share(known, self._worker_id, pace=self._load.pace)
+        if share is not None:
+            share -= self._load.extra
         return plan.room(held=taken, capacity=self._capacity, share=share, stale=stale)
+
+    def others_leave_it(self, now: Instant) -> bool:
+        """Whether those who have less took nothing when something waited."""
+        return now.mono_s < self._left_by_others_until_s
 
     def read(self, fleet: FleetSummary) -> None:
         """Somebody's summary, read from the table."""
         if self.fleet is None or fleet.at_ms > self.fleet.at_ms:
-            self._know(fleet)
+            self.fleet = fleet
 
     def wanted(self, taken: int, now: Instant) -> int:
         """How many more offers would be of use."""
@@ -85,8 +112,7 @@ class Intake:
 
     def swept(self, sweep: Sweep, now: Instant) -> None:
         self._sweeps += 1
-        self._know(sweep.fleet)
-        self._outranked = any(self._outranks(member) for member in plan.live(sweep.members, now_ms=now.wall_ms))
+        self.fleet = sweep.fleet
         seen = {each.connection_id: each for each in sweep.candidates}
         self._first_seen_s = {name: self._first_seen_s.get(name, now.mono_s) for name in seen}
         self._deferrals = {name: each for name, each in self._deferrals.items() if each.until_s > now.mono_s}
@@ -107,7 +133,10 @@ class Intake:
             stale = plan.is_stale(received.offer, now_ms=now.wall_ms)
             if is_mine(connection_id) or connection_id in chosen or self._is_left(connection_id, now):
                 out.append(DeleteOffer(received.receipt))
-            elif self.room(taken + len(claims), now, stale=stale) > 0:
+            elif self.room(taken + len(claims), now, stale=stale) > 0 and (
+                stale or not self._was_given(connection_id, now)
+            ):
+                self._takes(taken + len(claims), now)
                 chosen.add(connection_id)
                 receipts[connection_id] = received.receipt
                 claims.append(Claim(connection_id, received.offer.reason))
@@ -118,9 +147,12 @@ class Intake:
             connection_id = candidate.connection_id
             if is_mine(connection_id) or connection_id in chosen or self._deferred(connection_id, now):
                 continue
+            if not stale and self._was_given(connection_id, now):
+                continue
             if self._is_left(connection_id, now):
                 continue
             if self.room(taken + len(claims), now, stale=stale) > 0:
+                self._takes(taken + len(claims), now)
                 chosen.add(connection_id)
                 claims.append(Claim(connection_id, "expired" if candidate.lease_expires_at_ms else "released"))
         return claims, receipts, out
@@ -153,20 +185,12 @@ class Intake:
         self._candidates.clear()
         return out
 
-    def _know(self, fleet: FleetSummary) -> None:
-        """The totals kept are of now, and of before where they were larger."""
-        self.fleet = fleet
-        total = fleet.owned + fleet.unowned
-        while self._totals and self._totals[-1][1] <= total:
-            self._totals.pop()
-        self._totals.append((fleet.at_ms, total))
-        while self._totals[0][0] < fleet.at_ms - plan.STALE_SUMMARY_MS - self._timing.heartbeat_ms:
-            self._totals.popleft()
-
-    def _whole(self, fleet: FleetSummary) -> FleetSummary:
-        """With as many connections as there were lately. A summary counts too few while they move: a dead worker's are
-        nobody's from the end of its membership to that of their leases, and who took them has not told yet."""
-        return replace(fleet, unowned=max(fleet.unowned, self._totals[0][1] - fleet.owned))
+    def _takes(self, taken: int, now: Instant) -> None:
+        if self.room(taken, now) > 0 or self.others_leave_it(now):
+            return
+        for_s = LEFT_BY_OTHERS_S * 2.0 ** min(self._left_by_others, 16)
+        self._left_by_others_until_s = now.mono_s + min(for_s, LONGEST_LEFT_BY_OTHERS_S)
+        self._left_by_others += 1
 
     def _known(self, received: Received, now: Instant) -> bool:
         """Whether a claim was answered after the offer was made, by any two clocks within the allowance."""
@@ -188,6 +212,3 @@ class Intake:
         if expires_at_ms:
             waited_s = max(waited_s, (self._timing.expired_before_ms(now.wall_ms) - expires_at_ms) / 1000)
         return waited_s >= STALE_S
-
-    def _outranks(self, member: Member) -> bool:
-        return member.generation > self._generation and member.owned < member.capacity

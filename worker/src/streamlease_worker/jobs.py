@@ -20,12 +20,14 @@ from streamlease.settings import Settings
 from streamlease_worker import supervisor_events as supervisor
 from streamlease_worker.joining import leave
 from streamlease_worker.log import Log, Problems
+from streamlease_worker.protection import Protect, unprotected
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
     Claim,
     ClaimAnswered,
     DeleteOffer,
+    DrainsItself,
     FleetRead,
     ForgetNotice,
     InboxRead,
@@ -72,6 +74,7 @@ type Job = (
     | ReadInbox
     | SettleNotice
     | ForgetNotice
+    | DrainsItself
     | Leave
     | DeleteOffer
     | ReturnOffer
@@ -88,6 +91,7 @@ type Work = (
     | ReadInbox
     | SettleNotice
     | ForgetNotice
+    | DrainsItself
     | Leave
     | _Delete
     | _Return
@@ -118,6 +122,7 @@ class Jobs:
         happened: Callable[[supervisor.Event], None],
         log: Log,
         problems: Problems,
+        protect: Protect = unprotected,
     ) -> None:
         self._worker_id = worker_id
         self._settings = settings
@@ -128,6 +133,7 @@ class Jobs:
         self._happened = happened
         self._log = log
         self._problems = problems
+        self._protect = protect
         self._running: set[asyncio.Task[None]] = set()
         self._done_with: list[str] = []
         self._deleting = False
@@ -212,6 +218,9 @@ class Jobs:
                 return UnknownSettled(connection_id)
             case ForgetNotice(connection_id, version):
                 self._quietly(lambda: self._run(inbox.forget(self._worker_id, connection_id, version)))
+                return None
+            case DrainsItself(within_s=within_s):
+                self._quietly(lambda: self._protect(within_s))
                 return None
             case Leave():
                 self._quietly(lambda: self._run(leave(self._worker_id)))

@@ -30,6 +30,7 @@ from streamlease_worker.keeper_events import (
     Extended,
     FenceReason,
     HeartbeatAnswered,
+    LoadReported,
     LoopTicked,
     MemberAlive,
     OffersAnswered,
@@ -124,6 +125,9 @@ class Keeper:
                 return self._offer()
             case ReleaseRequested():
                 return self._release_requested(event, now)
+            case LoadReported(load):
+                self._presence.report(load)
+                return []
             case DrainBegun():  # said by the loop, which so is alive
                 self._presence.drain(now.mono_s)
                 return self._loop_ticked(now)

@@ -3,7 +3,8 @@
 Some of the keeper's commands are the supervisor's events, and the other way round: see `supervisor_events`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamlease import lease, membership
@@ -104,6 +105,13 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadReported:
+    """What the next heartbeats are to say of this worker's load."""
+
+    load: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
 class DrainBegun:
     """Tell the fleet at once that this worker takes nothing more."""
 
@@ -120,6 +128,7 @@ type Event = (
     | HeartbeatAnswered
     | OffersAnswered
     | ReleaseRequested
+    | LoadReported
     | DrainBegun
 )
 
@@ -184,9 +193,10 @@ class Heartbeat:
     state: MemberState
     owned: int
     streaming: int
+    more_load: Mapping[str, Value] = field(default_factory=dict)
 
     def load(self) -> dict[str, Value]:
-        return {"streaming": self.streaming}
+        return {**self.more_load, "streaming": self.streaming}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +292,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class MemberAlive:
-    """The member lease runs until `deadline_s`."""
+    """The member lease runs until `deadline_s`. `drain_requested`: who asked this worker to drain, if somebody did."""
 
     deadline_s: float
+    drain_requested: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

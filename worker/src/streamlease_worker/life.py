@@ -23,10 +23,14 @@ from streamlease_worker.runner import Surroundings
 from streamlease_worker.runs import Runs
 from streamlease_worker.shell import Shell
 from streamlease_worker.supervisor import Supervisor
-from streamlease_worker.supervisor_events import DrainRequested, Event, Exit, FleetRead, Swept
+from streamlease_worker.supervisor_events import DrainRequested, Event, Exit, FleetRead, Measured, Swept
+from streamlease_worker.tally import Tally
 from streamlease_worker.turns import Turns
 
 COUNT_EVERY_S = 60.0
+MEASURE_EVERY_S = 5.0
+REFUSES_FOR_S = 30.0
+"""A sink that has taken nothing for so long is perhaps out of this worker's reach alone."""
 
 
 class Life:
@@ -43,6 +47,8 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._log = log
         self._problems = problems
+        self._clock = equipment.clock
+        self._tally = Tally(equipment.sink, now_s=lambda: clock.now().mono_s)
         self._turns = Turns(
             worker_id,
             egress_group=settings.egress_group,
@@ -54,7 +60,7 @@ class Life:
         )
         self._around = Surroundings(
             transport=equipment.transport,
-            sink=equipment.sink,
+            sink=self._tally,
             turns=self._turns,
             secrets=equipment.secrets.values,
             wall_ms=lambda: clock.now().wall_ms,
@@ -97,6 +103,7 @@ class Life:
                 happened=self._happened,
                 log=log,
                 problems=problems,
+                protect=equipment.protect,
             ),
             runs=self._runs,
             now=clock.now,
@@ -106,7 +113,8 @@ class Life:
     async def run(self) -> Exit:
         """Until the supervisor has ended it."""
         self._keeper.start()
-        duties = [asyncio.create_task(duty) for duty in (self._shell.tick(), self._report_health(), self._count())]
+        work = (self._shell.tick(), self._report_health(), self._measure(), self._count())
+        duties = [asyncio.create_task(duty) for duty in work]
         try:
             waits: set[asyncio.Future[Any]] = {self._shell.exited, *duties}
             first, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -164,6 +172,17 @@ class Life:
                 except OSError as error:
                     self._problems.say("health_file_unwritable", f"{self._health_file} ({error.strerror})")
             await asyncio.sleep(health.WRITE_EVERY_S)
+
+    async def _measure(self) -> None:
+        """What the fleet's shares go by, beside how many connections there are."""
+        while True:
+            await asyncio.sleep(MEASURE_EVERY_S)
+            verdict = self._clock.judge(clock.now())
+            unfit = None if verdict.may_claim else verdict.reason
+            refuses_for_s = self._tally.refuses_for_s
+            if unfit is None and refuses_for_s >= REFUSES_FOR_S:
+                unfit = f"its sink has taken nothing for {refuses_for_s:.0f} s"
+            self._happened(Measured(self._tally.rates(), self._shell.lag_ms(), unfit))
 
     async def _count(self) -> None:
         """What was counted since the last line, and what stands."""

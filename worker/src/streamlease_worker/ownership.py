@@ -56,6 +56,11 @@ class Ownership:
     def connection_id(self) -> str:
         return self.connection.connection_id
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the lease is being given up."""
+        return self.phase is Phase.RELEASING or (self.phase is Phase.STOPPING and not self.restart)
+
 
 def take(claimed: Claimed, reason: TakeReason) -> tuple[Ownership, list[Command]]:
     return Ownership(claimed.connection, claimed.lease.epoch, reason), [Acquired(claimed)]

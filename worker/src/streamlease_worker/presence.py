@@ -4,12 +4,14 @@ Single-flight. A heartbeat whose answer was lost may have landed; which of sever
 success that only shows the number moved is credited to the earliest of them (design §3).
 """
 
+from collections.abc import Mapping
+
 from streamlease import membership
 from streamlease.errors import Fault, Unreachable
 from streamlease.membership import Ahead, Beat, Behind, Buried
 from streamlease.model import MemberState
 from streamlease.timing import Instant, Timing
-from streamlease.write import Answer
+from streamlease.write import Answer, Value
 from streamlease_worker import verdicts
 from streamlease_worker.jitter import backoff_s, draw
 from streamlease_worker.keeper_events import FenceReason, Heartbeat, MemberAlive, MemberLost
@@ -34,6 +36,7 @@ class Presence:
         self._sent_s = deadline_s - (timing.lease_ms - timing.margin_ms) / 1000
         self._due_s = self._sent_s + self._heartbeat_s * (0.5 + draw(worker_id) / 2)
         self._told = 0
+        self._load: Mapping[str, Value] = {}
         self._failures = 0
         self.blame: FenceReason = "expired"
         """What became of the last heartbeat, where it renewed nothing."""
@@ -46,6 +49,9 @@ class Presence:
     def drain(self, now_s: float) -> None:
         self._state = MemberState.DRAINING
         self._due_s = min(self._due_s, now_s)
+
+    def report(self, load: Mapping[str, Value]) -> None:
+        self._load = load
 
     def doubt(self, now_s: float) -> None:
         """Something says that this worker was buried: ask at once."""
@@ -65,7 +71,7 @@ class Presence:
         self._told = owned
         # Somewhat early: it goes out with the first tick after this.
         self._due_s = now_s + self._heartbeat_s * (0.8 + draw(self.worker_id, self._seen) / 10)
-        return Heartbeat(self.worker_id, self._seen, self._state, owned, streaming)
+        return Heartbeat(self.worker_id, self._seen, self._state, owned, streaming, self._load)
 
     def answered(self, sent: Instant, answer: Answer | Fault, now_s: float) -> MemberAlive | MemberLost | None:
         """None: no news, it is tried again."""
@@ -76,8 +82,8 @@ class Presence:
             self._again_soon(verdicts.blame(answer), now_s)
             return None
         match membership.beaten(answer, seen=self._seen):
-            case Beat(seen):
-                return self._alive(seen, sent)
+            case Beat(seen, drain_requested):
+                return self._alive(seen, sent, drain_requested)
             case Behind(seen):
                 # One of ours had landed unanswered; the store holds the expiry of any of them, so count on the least.
                 self._due_s = now_s
@@ -96,10 +102,10 @@ class Presence:
         wait_s = backoff_s(self._failures, self._heartbeat_s / 8, self._heartbeat_s / 2, self.worker_id)
         self._due_s = min(self._due_s, now_s + wait_s)
 
-    def _alive(self, seen: int, credited: Instant) -> MemberAlive:
+    def _alive(self, seen: int, credited: Instant, drain_requested: str | None = None) -> MemberAlive:
         self._seen = seen
         self._unanswered.clear()
         self._failures = 0
         self.blame = "expired"
         self.deadline_s = max(self.deadline_s, self._timing.deadline_s(credited))
-        return MemberAlive(self.deadline_s)
+        return MemberAlive(self.deadline_s, drain_requested)

@@ -3,8 +3,9 @@ summary, audit. Part of the supervisor."""
 
 from streamlease import plan
 from streamlease.errors import Fault
-from streamlease.model import FleetSummary
-from streamlease.timing import Instant
+from streamlease.flows.sweep import Sweep
+from streamlease.model import FleetSummary, MemberState
+from streamlease.timing import Instant, Timing
 from streamlease_worker.jitter import draw
 from streamlease_worker.supervisor_events import Command, ListOwned, ReadFleet, Receive, SweepNow
 
@@ -15,11 +16,15 @@ RECEIVE_AT_ONCE = 10
 URGENCY = 4.0
 """While somebody seems to be dying, the fleet sweeps so many times as often."""
 AFTER_FAULT_S = 2.0
+FIRST_SWEEP_S = 0.5
+"""A newcomer's first sweep is what divides the connections up anew; several that join at once do not march in step."""
 READ_FLEET_S = 0.25
 """In a fleet of up to `SMALL_FLEET` workers. Somebody's drain shows in the summary, and makes room elsewhere."""
 SMALL_FLEET = 10
 LONGEST_READ_FLEET_S = 10.0
 AUDIT_S = 60.0
+SEEN_WITHIN_MS = 1_000
+"""A lease that has run out shows in a sweep within this, while sweeps come sooner."""
 
 
 class Rounds:
@@ -30,8 +35,8 @@ class Rounds:
         self._round = 0
         self._receiving = self._sweeping = self._reading = self._listing = False
         self._receive_at_s = now.mono_s
-        self._sweep_at_s = now.mono_s + plan.FLEET_SWEEP_S * draw(worker_id)
-        self._read_at_s = now.mono_s + READ_FLEET_S
+        self._sweep_at_s = now.mono_s + FIRST_SWEEP_S * draw(worker_id)
+        self._read_at_s = now.mono_s
         self._audit_at_s = now.mono_s + AUDIT_S * (0.5 + draw(worker_id, "audit"))
         self._farewell = False
 
@@ -75,6 +80,11 @@ class Rounds:
             return self.farewell()
         return []
 
+    @property
+    def owes_farewell(self) -> bool:
+        """Whether a sweep is under way that began before the farewell was asked for."""
+        return self._farewell
+
     def farewell(self) -> list[Command]:
         """The fleet summary counts this worker no longer once somebody sweeps: so sweep, and wait for no turn."""
         if self._sweeping:
@@ -104,3 +114,21 @@ class Rounds:
     def _draw(self) -> float:
         self._round += 1
         return draw(self._worker_id, self._round)
+
+
+def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:
+    """Whether more leases will run out soon: one did lately under its owner, a member has missed a heartbeat, or a dead
+    one's connections may stand yet, renewed up to a heartbeat after its membership was. What lies there for longer (an
+    item nobody can read, say) is no reason to hurry for ever."""
+    spare_ms = timing.lease_ms - 2 * timing.heartbeat_ms
+    outlived_ms = timing.expired_before_ms(now.wall_ms) - timing.heartbeat_ms - SEEN_WITHIN_MS
+    lately_ms = timing.expired_before_ms(now.wall_ms) - 2 * timing.lease_ms - SEEN_WITHIN_MS
+    for member in sweep.members:
+        expires_at_ms = member.lease_expires_at_ms
+        # By its own lease, where it says it: a worker of another mode has another.
+        overdue_ms = now.wall_ms + (member.lease_ms // 3 if member.lease_ms else spare_ms)
+        if member.state in (MemberState.LIVE, MemberState.DRAINING) and lately_ms < expires_at_ms < overdue_ms:
+            return True
+        if member.state is MemberState.DEAD and expires_at_ms > outlived_ms:
+            return True
+    return any(candidate.lease_expires_at_ms > lately_ms for candidate in sweep.candidates)

@@ -12,6 +12,7 @@ from streamlease_worker.keeper_events import (
     Changed,
     DrainBegun,
     Fence,
+    LoadReported,
     LoopTicked,
     ReleaseRequested,
     Settled,
@@ -24,6 +25,7 @@ from streamlease_worker.log import Log
 from streamlease_worker.runs import Runs
 from streamlease_worker.supervisor import Supervisor
 from streamlease_worker.supervisor_events import (
+    DrainsItself,
     Exit,
     InboxRead,
     Listed,
@@ -55,6 +57,7 @@ class Shell:
         self._runs = runs
         self._now = now
         self._log = log
+        self._late_s = 0.0
 
     @property
     def owned(self) -> int:
@@ -65,7 +68,14 @@ class Shell:
         while True:
             self._keeper.post(LoopTicked())
             self.happened(Tick())
+            due_s = self._now().mono_s + self._supervisor.tick_s
             await asyncio.sleep(self._supervisor.tick_s)
+            self._late_s = max(self._late_s, self._now().mono_s - due_s)
+
+    def lag_ms(self) -> int:
+        """By how much a tick was late at worst since this was asked last."""
+        worst_s, self._late_s = self._late_s, 0.0
+        return max(0, round(worst_s * 1000))
 
     def happened(self, event: events.Event) -> None:
         self._say(event)
@@ -81,11 +91,14 @@ class Shell:
             case Acquired(claimed):
                 self._keeper.watch(self._runs.fence(claimed.lease.connection_id, claimed.lease.epoch))
                 self._keeper.post(command)
-            case VersionSeen() | StatusChanged() | ReleaseRequested() | DrainBegun():
+            case VersionSeen() | StatusChanged() | LoadReported() | ReleaseRequested() | DrainBegun():
                 self._keeper.post(command)
             case Exit():
                 if not self.exited.done():
                     self.exited.set_result(command)
+            case DrainsItself(reason):
+                self._log.warning("draining", reason=reason)
+                self._jobs.begin(command)
             case ReleaseUnknown(connection_id):
                 self._log.warning("audit", connection_id=connection_id, found="unknown")
                 self._jobs.begin(command)

@@ -10,10 +10,11 @@ from streamlease.flows.sweep import Sweep
 from streamlease.inbox import Entry
 from streamlease.lease import Claimed, Held
 from streamlease.membership import Joined
-from streamlease.model import LeaseMode, MemberState
+from streamlease.model import LeaseMode
 from streamlease.timing import Instant, Timing
 from streamlease.write import Item
 from streamlease_worker import ownership
+from streamlease_worker.balance import WHY, Balance
 from streamlease_worker.drain import Drain
 from streamlease_worker.intake import Intake
 from streamlease_worker.keeper_events import (
@@ -21,15 +22,18 @@ from streamlease_worker.keeper_events import (
     Changed,
     DrainBegun,
     Fence,
+    LoadReported,
     MemberAlive,
     MemberLost,
     Settled,
     StopWanted,
     VersionSeen,
 )
+from streamlease_worker.load import Load
 from streamlease_worker.notices import Notices
 from streamlease_worker.ownership import Ownership, Phase
-from streamlease_worker.rounds import Rounds
+from streamlease_worker.progress import Progress
+from streamlease_worker.rounds import Rounds, dying
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -44,6 +48,7 @@ from streamlease_worker.supervisor_events import (
     Listed,
     LookAgain,
     LookedAgain,
+    Measured,
     OffersReceived,
     Received,
     ReleaseUnknown,
@@ -59,8 +64,6 @@ from streamlease_worker.supervisor_events import (
 PARALLEL_CLAIMS = 16
 AUDIT_AT_ONCE = 100
 """So many of each kind: jobs share their threads with claims and sweeps."""
-SEEN_WITHIN_MS = 1_000
-"""A lease that has run out shows in a sweep within this, while sweeps come sooner."""
 
 
 class Supervisor:
@@ -81,7 +84,18 @@ class Supervisor:
         self.tick_s = min(0.25, timing.heartbeat_ms / 4_000)
         self._worker_id = worker_id
         self._timing = timing
-        self._intake = Intake(worker_id, generation=generation, capacity=capacity, timing=timing)
+        self._load = Load()
+        self._balance = Balance(worker_id, generation=generation)
+        self._intake = Intake(
+            worker_id,
+            generation=generation,
+            capacity=capacity,
+            timing=timing,
+            joined_ms=now.wall_ms,
+            load=self._load,
+            was_given=self._balance.was_given,
+        )
+        self._progress = Progress(worker_id)
         self._rounds = Rounds(worker_id, now)
         self._drain = Drain(stop_timeout_s)
         self._notices = Notices()
@@ -124,7 +138,8 @@ class Supervisor:
                 if fleet is not None and not isinstance(fleet, Fault):
                     self._intake.read(fleet)
                 self._rounds.fleet_read(self._intake.fleet, now)
-                return self._receive(now)
+                self._progress.looked(fault=isinstance(fleet, Fault), now_s=now.mono_s)
+                return [*self._give(now), *self._receive(now)]
             case Listed(items):
                 self._rounds.listed(items, now)
                 return [] if isinstance(items, Fault) else self._audit(items, now)
@@ -137,16 +152,21 @@ class Supervisor:
                 return [VersionSeen(connection)] if connection is not None else []
             case RunnerEnded():
                 return self._runner_ended(event, now)
+            case Measured():
+                self._load.measured(event, now.mono_s, unfit=self._progress.unfit(now.mono_s))
+                return [LoadReported(self._load.said())]
             case DrainRequested(reason):
                 return self._ending(self._drain.begin(reason, self._owned.values(), now))
             case MemberLost():
                 return self._ending(self._drain.lose_member(self._owned.values(), now))
             case Left():
                 self._drain.left()
-            case MemberAlive(deadline_s):
+            case MemberAlive(deadline_s, drain_requested):
                 self._member_until_s = deadline_s
                 if self._drain.begun:
                     return self._rounds.farewell() if self._drain.told_fleet() else []
+                if drain_requested is not None:
+                    return self._drain_itself(f"{drain_requested} asked for it", now)
                 return self._notices.heartbeat() if self._mode is LeaseMode.WORKER else []
             case Accepted() | Fence() | Changed() | StopWanted() | Settled():
                 return self._noticed(event, now)
@@ -159,6 +179,9 @@ class Supervisor:
         for ours in self._owned.values():
             if ours.restart_at_s is not None and ours.restart_at_s <= now.mono_s and ours.phase is Phase.RESTING:
                 out += ownership.start(ours, self._next_run(), now, "again")
+        for name in self._balance.overdue(now):
+            if name in self._owned:
+                out += ownership.stop(self._owned[name], WHY, flush=False)
         if self._taking(now):
             wanted, room = self._intake.wanted(self.owned, now), self._intake.room(self.owned, now, stale=True)
             out += self._rounds.due(now, wanted=wanted, room=room)
@@ -204,6 +227,7 @@ class Supervisor:
         if reason is None:
             return []
         self._intake.answered(connection_id, outcome, now)
+        self._progress.claimed(fault=isinstance(outcome, Fault), now_s=now.mono_s)
         receipt = self._receipts.pop(connection_id, None)
         out: list[Command] = []
         if receipt is not None and not isinstance(outcome, Fault):
@@ -220,17 +244,31 @@ class Supervisor:
         return out
 
     def _swept(self, sweep: Sweep | Fault, now: Instant) -> list[Command]:
+        self._progress.looked(fault=isinstance(sweep, Fault), now_s=now.mono_s)
+        if not self._rounds.owes_farewell:
+            self._drain.swept()
         if isinstance(sweep, Fault):
             return self._rounds.swept(self._intake.fleet, now, fault=True)
         self._intake.swept(sweep, now)
         out = self._rounds.swept(sweep.fleet, now, urgent=dying(sweep, now, self._timing))
         expired = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
         dead = expired or tuple(m for m in sweep.members if membership.buried_lately(m, now_ms=now.wall_ms))
-        out += self._receive(now)
+        out += [*self._give(now), *self._receive(now)]
+        stuck = self._progress.swept(plan.live(sweep.members, now_ms=now.wall_ms), now.mono_s)
+        if stuck is not None and not self._drain.begun:
+            return out + self._drain_itself(stuck, now)
         if not dead or self._burying or self._drain.begun:
             return out
         self._burying = True
         return [*out, Bury(dead)]
+
+    def _give(self, now: Instant) -> list[Command]:
+        """What others lack is given up here, where there is too much."""
+        if not self._taking(now) or self._intake.others_leave_it(now):
+            return []
+        owned, claims = self._owned.values(), len(self._claims)
+        chosen = self._balance.choose(self._intake.fleet, owned, self._load, claims=claims, now=now)
+        return [command for ours in chosen for command in ownership.stop(ours, WHY, flush=True)]
 
     # --- what is held -----------------------------------------------------------------------------------------------
 
@@ -252,6 +290,8 @@ class Supervisor:
                 return ownership.stop(ours, "it was stopped", flush=True)
             case Settled():
                 del self._owned[connection_id]
+                self._balance.settled(connection_id)
+                self._load.forget(connection_id)
                 return []
 
     def _runner_ended(self, event: RunnerEnded, now: Instant) -> list[Command]:
@@ -265,6 +305,9 @@ class Supervisor:
     def _next_run(self) -> int:
         self._runs += 1
         return self._runs
+
+    def _drain_itself(self, reason: str, now: Instant) -> list[Command]:
+        return self._ending(self._drain.begin_itself(reason, self._owned.values(), now))
 
     def _ending(self, stops: list[Command]) -> list[Command]:
         return [DrainBegun(), *self._intake.close(), *stops]
@@ -295,19 +338,3 @@ class Supervisor:
 
     def _versions(self) -> dict[str, int]:
         return {name: ours.connection.spec_version for name, ours in self._owned.items()}
-
-
-def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:
-    """Whether more leases will run out soon: one did lately under its owner, a member has missed a heartbeat, or a dead
-    one's connections may stand yet, renewed up to a heartbeat after its membership was. What lies there for longer (an
-    item nobody can read, say) is no reason to hurry for ever."""
-    overdue_ms = now.wall_ms + timing.lease_ms - 2 * timing.heartbeat_ms
-    outlived_ms = timing.expired_before_ms(now.wall_ms) - timing.heartbeat_ms - SEEN_WITHIN_MS
-    lately_ms = timing.expired_before_ms(now.wall_ms) - 2 * timing.lease_ms - SEEN_WITHIN_MS
-    for member in sweep.members:
-        expires_at_ms = member.lease_expires_at_ms
-        if member.state in (MemberState.LIVE, MemberState.DRAINING) and lately_ms < expires_at_ms < overdue_ms:
-            return True
-        if member.state is MemberState.DEAD and expires_at_ms > outlived_ms:
-            return True
-    return any(candidate.lease_expires_at_ms > lately_ms for candidate in sweep.candidates)

@@ -1,9 +1,10 @@
 """What happens to a supervisor (events in) and what it asks for (commands out). Values only.
 
-The keeper's notices are events here; `Acquired`, `VersionSeen`, `StatusChanged`, `ReleaseRequested` and `DrainBegun`
-are commands here and the keeper's events.
+The keeper's notices are events here; `Acquired`, `VersionSeen`, `StatusChanged`, `LoadReported`, `ReleaseRequested`
+and `DrainBegun` are commands here and the keeper's events.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -116,6 +117,18 @@ class RunnerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """How this worker does, told every few seconds."""
+
+    records_per_s: Mapping[str, float]
+    """Of each connection that delivers any, since the last time."""
+    loop_lag_ms: int
+    """By how much the event loop was late at worst, since the last time."""
+    unfit: str | None = None
+    """Why it can serve no connection, if so: a clock that may not claim, a sink that takes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """SIGTERM or the like. Asked for a second time: in a hurry."""
 
@@ -139,6 +152,7 @@ type Event = (
     | UnknownSettled
     | LookedAgain
     | RunnerEnded
+    | Measured
     | DrainRequested
     | Left
     | keeper.Notice
@@ -257,6 +271,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainsItself:
+    """The drain begins without the platform's asking: keep the platform from ending this process meanwhile."""
+
+    reason: str
+    within_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """End the membership cleanly. Answer with `Left`, always."""
 
@@ -271,7 +293,12 @@ class Exit:
 
 
 type ToKeeper = (
-    keeper.Acquired | keeper.VersionSeen | keeper.StatusChanged | keeper.ReleaseRequested | keeper.DrainBegun
+    keeper.Acquired
+    | keeper.VersionSeen
+    | keeper.StatusChanged
+    | keeper.LoadReported
+    | keeper.ReleaseRequested
+    | keeper.DrainBegun
 )
 type Command = (
     Receive
@@ -289,6 +316,7 @@ type Command = (
     | ForgetNotice
     | Start
     | Stop
+    | DrainsItself
     | Leave
     | Exit
     | ToKeeper

@@ -167,8 +167,13 @@ class Shares:
     one_more_below: int
     """Workers of a lower rank than this have one more."""
     whole: int
-    """All that is shared; the most that was counted lately, since a count is short of what is moving."""
-    whole_at_ms: int
+    """All that is shared among those who count."""
+    total: int
+    """All that is started, as far as it is known: a count is off by what is moving."""
+    total_at_ms: int
+    """When so much was counted last."""
+    more_since_ms: int
+    """Since when more was counted; 0: it was not."""
     stubborn: int
     """So many of the unowned nobody can take."""
     least_unowned: int

@@ -16,11 +16,17 @@ PACE = "pace"
 WHOLE_PACE, HALF_PACE, NO_PACE = 100, 50, 0
 """Per cent of a share: well; slow; to be relieved of everything."""
 LATELY_MS = 15_000
-"""A count of the whole that is younger than this, and somewhat, is not yet replaced by a smaller one."""
+"""A summary that is older says nothing. And so long, beside a heartbeat, what somebody leaves may be in no count."""
+LESS_MS = 5_000
+"""While nobody goes: a smaller count holds after so long. What was just claimed is told within a second."""
+MORE_MS = 1_500
+"""While something moves: a larger count holds after so long."""
 STUBBORN_MS = 30_000
 """What nobody has taken for so long, though there was room, is not to be taken: unreadable, or put off."""
 CALM_MS = 60_000
 """After the last worker of an older generation has gone, so long nothing is moved for balance."""
+AHEAD_MS = 5_000
+"""By more than this no two clocks differ that may write."""
 SETTLED_MS = 10_000
 """After any burial, likewise."""
 LONGEST_DEPLOYMENT_MS = 15 * 60_000
@@ -31,6 +37,12 @@ def rank(worker_id: str) -> int:
     """Where a share has a remainder, workers of low rank have one more. It never changes, so that nothing moves for
     its sake."""
     return crc32(worker_id.encode())
+
+
+def ahead(member: Member, *, now_ms: int) -> bool:
+    """Whether its expiry is further away than any heartbeat of now writes: its clock was ahead, and whether it lives is
+    not to be told for as long as that."""
+    return member.lease_ms > 0 and member.lease_expires_at_ms > now_ms + member.lease_ms + AHEAD_MS
 
 
 def silent(member: Member, *, now_ms: int) -> bool:
@@ -81,51 +93,73 @@ def divide(
     if not 0 <= now_ms - before_ms < LATELY_MS:
         before = None
     running = [m for m in members if m.state is MemberState.LIVE and m.lease_expires_at_ms >= now_ms]
-    able = [m for m in running if not silent(m, now_ms=now_ms)] or running
+    able = [m for m in running if not silent(m, now_ms=now_ms) and not ahead(m, now_ms=now_ms)] or running
     if not able:
         return None
-    leaving = sum(weight(m) for m in members if m.state is MemberState.DRAINING and m.lease_expires_at_ms >= now_ms)
-    counting = _counting(able, leaving + unowned)
-    generation = min(m.generation for m in counting)
-    if before is not None and before.generation != generation:
-        before = None  # it was about others
-    patience = _Patience.of(before, unowned, room=_room(counting), now_ms=now_ms)
+    patience = _Patience.of(before, unowned, room=_room(able), now_ms=now_ms)
     waiting = max(0, unowned - patience.stubborn)
-    whole = to_share(counting, leaving=leaving, waiting=waiting)
-    whole_at_ms = now_ms
-    lately_ms = LATELY_MS + max(m.lease_ms for m in counting) // 3
-    if before is not None and before.whole > whole and now_ms - before.whole_at_ms < lately_ms:
-        whole, whole_at_ms = before.whole, before.whole_at_ms
+    going, deploying = _going(members, now_ms=now_ms), _deploying(members, able, now_ms=now_ms)
+    patience_ms = LATELY_MS + max(m.lease_ms for m in running) // 3
+    total = _Total.of(before, to_share(able, waiting), going=going, patience_ms=patience_ms, now_ms=now_ms)
+    counting = _counting(able, total.number)
+    older = sum(weight(m) for m in able if m not in counting)
+    whole = max(total.number - older, sum(weight(m) for m in counting))
     all_unwell = all(pace(m) == NO_PACE for m in counting)
     level, one_more_below = _fill(counting, whole, all_unwell=all_unwell)
     found = Shares(
-        generation=generation,
+        generation=min(m.generation for m in counting),
         level=level,
         one_more_below=one_more_below,
         whole=whole,
-        whole_at_ms=whole_at_ms,
+        total=total.number,
+        total_at_ms=total.at_ms,
+        more_since_ms=total.more_since_ms,
         stubborn=patience.stubborn,
         least_unowned=patience.least,
         least_since_ms=patience.since_ms,
-        movable=_calm(members, running, now_ms=now_ms),
+        movable=not going and not deploying,
         all_unwell=all_unwell,
     )
     return _with_lacking(found, counting, waiting)
 
 
-def to_share(counting: Sequence[Member], *, leaving: int, waiting: int) -> int:
-    """What those who count have, what others are giving up, and what waits for an owner: a cold fleet would else have a
-    share of nothing."""
-    return sum(weight(m) for m in counting) + leaving + waiting
+def to_share(able: Sequence[Member], waiting: int) -> int:
+    """What the able have, and what waits for an owner: a cold fleet would else have a share of nothing."""
+    return sum(weight(m) for m in able) + waiting
 
 
-def _counting(able: Sequence[Member], more: int) -> list[Member]:
-    """Those of the newest generation, and of older ones only where the newer have no room for all that is theirs or may
-    become it."""
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """How much there is. While connections move, a count is short of those that nobody has told of yet, and has those
+    twice that were told of before they went: so what was counted in peace holds for a while."""
+
+    number: int
+    at_ms: int
+    more_since_ms: int
+
+    @staticmethod
+    def of(before: Shares | None, counted: int, *, going: bool, patience_ms: int, now_ms: int) -> "_Total":
+        """`patience_ms`: how long those that somebody leaves may be in no count."""
+        if before is None or not before.total or counted == before.total:
+            return _Total(counted, now_ms, 0)
+        if counted > before.total:
+            since_ms = before.more_since_ms or now_ms
+            if now_ms - since_ms >= MORE_MS or not (going or before.lacking):
+                return _Total(counted, now_ms, 0)
+            return _Total(before.total, now_ms, since_ms)
+        if now_ms - before.total_at_ms >= (patience_ms if going else LESS_MS):
+            return _Total(counted, now_ms, 0)
+        return _Total(before.total, before.total_at_ms, 0)
+
+
+def _counting(able: Sequence[Member], total: int) -> list[Member]:
+    """Those of the newest generation, and of older ones only where the newer have no room for all that is not the
+    older's."""
     counting: list[Member] = []
     for generation in sorted({m.generation for m in able}, reverse=True):
         counting += [m for m in able if m.generation == generation]
-        if sum(m.capacity - m.owned for m in counting) >= more and any(m.capacity > m.owned for m in counting):
+        theirs = total - sum(m.owned for m in able if m not in counting)
+        if sum(m.capacity for m in counting) >= theirs and any(m.capacity > m.owned for m in counting):
             break
     return counting
 
@@ -181,21 +215,32 @@ def _fill(counting: Sequence[Member], whole: int, *, all_unwell: bool) -> tuple[
     return low, more[min(rest, len(more)) - 1] + 1
 
 
-def _calm(members: Collection[Member], running: Sequence[Member], *, now_ms: int) -> bool:
-    """Whether nobody comes by a deployment, or goes: those whose connections move anyway must not move twice."""
-    newest = max(m.generation for m in running)
-    began_ms = min(m.started_at_ms for m in running if m.generation == newest)
-    deploying = now_ms - began_ms < LONGEST_DEPLOYMENT_MS
+def _going(members: Collection[Member], *, now_ms: int) -> bool:
+    """Whether somebody goes, or has just gone, well or not."""
     for member in members:
-        alive = member.state in (MemberState.LIVE, MemberState.DRAINING)
-        age_ms = now_ms - (member.buried_at_ms or 0)
-        if alive and (member.state is MemberState.DRAINING or silent(member, now_ms=now_ms)):
-            return False
-        if not alive and 0 <= age_ms < SETTLED_MS:
-            return False
-        if deploying and member.generation < newest and (alive or 0 <= age_ms < CALM_MS):
-            return False
-    return True
+        if member.state in (MemberState.LIVE, MemberState.DRAINING):
+            drains = member.state is MemberState.DRAINING and not ahead(member, now_ms=now_ms)
+            if drains or silent(member, now_ms=now_ms):
+                return True
+        elif 0 <= now_ms - (member.buried_at_ms or 0) < SETTLED_MS:
+            return True
+    return False
+
+
+def _deploying(members: Collection[Member], able: Sequence[Member], *, now_ms: int) -> bool:
+    """Whether older workers are there yet, or were: what moves from them anyway must not move twice."""
+    newest = max(m.generation for m in able)
+    began_ms = min(m.started_at_ms for m in able if m.generation == newest)
+    if now_ms - began_ms >= LONGEST_DEPLOYMENT_MS:
+        return False
+    return any(
+        member.generation < newest
+        and (
+            (member.state in (MemberState.LIVE, MemberState.DRAINING) and not ahead(member, now_ms=now_ms))
+            or 0 <= now_ms - (member.buried_at_ms or 0) < CALM_MS
+        )
+        for member in members
+    )
 
 
 def _with_lacking(found: Shares, counting: Sequence[Member], waiting: int) -> Shares:
