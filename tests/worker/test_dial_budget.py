@@ -3,6 +3,7 @@
 import pytest
 
 from streamlease.budget import Limit, credential_budget, host_budget
+from streamlease_worker.dial_gate import MOST_UNDER_WAY_TO_A_HOST
 from tests.worker.dialling import Fleet, Trouble, Worker, most_in_a_window
 
 S = 1_000
@@ -101,7 +102,7 @@ def test_while_the_table_cannot_be_reached_what_is_left_of_a_slice_is_spent_and_
     for _ in range(100):
         fleet.want(worker)
     fleet.run(200)
-    assert len(fleet.dialled) == 50, "a slice of the rest is there, but no more go out at a time"
+    assert len(fleet.dialled) == MOST_UNDER_WAY_TO_A_HOST, "a slice of the rest is there, but no more go out"
     fleet.trouble = Trouble(lost=1.0)
     for _ in range(40):
         fleet.want(worker)
@@ -117,7 +118,7 @@ def test_who_waits_is_told_for_what_and_about_how_long_and_not_at_every_turn() -
     workers = [fleet.worker(), fleet.worker(), fleet.worker()]
     for number in range(1_000):
         fleet.at(number // 10, lambda n=number: fleet.want(workers[n % 3]))  # type: ignore[misc]
-    fleet.run(20 * S)
+    fleet.run(40 * S)
     newest = max(tell.ticket for tell in workers[0].told)
     said = [tell.reason for tell in workers[0].told if tell.ticket == newest]
     assert said[-1] == "waiting for the dial budget of upstream.example (300 in 5 min), about 15 min"

@@ -9,6 +9,8 @@ from streamlease.feed.events import Closed, Fetched
 from streamlease.feed.feed import DialLimit, Fetching
 from streamlease.feed.feed import Feed as FeedOf
 from streamlease.model import StatusState
+from streamlease_worker.dial_gate import MOST_UNDER_WAY_TO_A_HOST
+from streamlease_worker.routes import HANDSHAKES_A_HOST
 from streamlease_worker.turns import Turns
 from tests.fakes.memory import MemoryStore
 from tests.fakes.trouble import Troubled
@@ -157,7 +159,11 @@ async def test_w36_of_many_dials_at_once_only_so_many_are_under_way() -> None:
     for bench in hanging:
         bench.transport.hangs = True
     await asyncio.sleep(1)
-    assert sum(len(bench.transport.dials) for bench in hanging) == 50
+    assert sum(len(bench.transport.dials) for bench in hanging) == MOST_UNDER_WAY_TO_A_HOST
     states = {state for bench in hanging for state, _ in bench.states}
     assert states == {StatusState.CONNECTING}
     await stop(*hanging)
+
+
+def test_no_dial_that_has_its_turn_waits_for_another_while_its_time_runs() -> None:
+    assert MOST_UNDER_WAY_TO_A_HOST <= HANDSHAKES_A_HOST

@@ -18,8 +18,9 @@ from streamlease_worker.jitter import backoff_s, draw
 
 MOST_UNDER_WAY = 100
 """Handshakes at a time: TLS costs a core some milliseconds each, and all of them at once would all run out of time."""
-MOST_UNDER_WAY_TO_A_HOST = 50
-"""A host that never answers leaves the other half to the others."""
+MOST_UNDER_WAY_TO_A_HOST = 32
+"""A host that never answers leaves the rest to the others. No more than `routes` lets through at a time: there, what
+waits runs out of its time."""
 FLEET_DIALS_A_SECOND = 500
 """To one host, by a whole fleet, where no budget says otherwise."""
 LEAST_DIALS_A_SECOND = 20
@@ -265,8 +266,7 @@ class DialGate:
     def _asking(self, now: Instant) -> list[Command]:
         out: list[Command] = []
         for budget, pool in tuple(self._pools.items()):
-            left = pool.left(now.mono_s)
-            if pool.in_flight or len(pool.waiting) <= left:
+            if pool.in_flight or not pool.waiting or pool.left(now.mono_s):
                 if not pool.waiting and not pool.slices and not pool.in_flight:
                     del self._pools[budget]
                 continue
@@ -275,7 +275,7 @@ class DialGate:
                 continue
             if pool.ask is None:
                 self._asks += 1
-                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting[left:])
+                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting)
                 pool.ask = Ask(self._worker_id, f"{self._worker_id}#{self._asks}", tuple(since_ms), tuple(pool.spent))
             pool.in_flight = True
             out.append(Take(budget, pool.ask, pool.ledger if now.mono_s - pool.seen_s < FRESH_S else None))

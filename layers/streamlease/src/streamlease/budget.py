@@ -26,6 +26,8 @@ SHORTEST_SLICE_MS = 2_000
 SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 600_000
 RESERVED_MS = 1_000
 """How soon to look again while what is free is left to others, who have waited for longer."""
+LONGEST_LOOK_MS = 20_000
+"""How old what is told to people may be; a look is a read."""
 MERGED_INTO = 20
 """Slices that are over are kept as about so many: each counts for a part of the window longer than it would have to."""
 MERGED_ID = "-"
@@ -172,7 +174,7 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     if free <= 0:
         ends = [each.until_ms + limit.per_ms + skew_ms for each in slices]
         again_ms = max(now_ms + 1, min((end for end in ends if end >= now_ms), default=now_ms) + 1)
-    again_ms = min(again_ms, now_ms + limit.queue_ms // 2)
+    again_ms = min(again_ms, now_ms + limit.queue_ms // 2, now_ms + LONGEST_LOOK_MS)
     known = next((q for q in ledger.queues if q.worker_id == ask.worker_id), None)
     waiting = len(ask.waiting_ms)
     if known is not None and now_ms - known.said_ms < limit.queue_ms // 2 and waiting <= 2 * known.waiting:
