@@ -1,11 +1,14 @@
 """What an adapter may do, and that whatever is wrong with one ends its own connection alone."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +20,8 @@ from streamlease.feed.events import Close, Dial, Finished, Message, Opened, Send
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume
 from streamlease.feed.secrets import NotSent, references, resolved
 from streamlease.model import Position
+from streamlease.spec.compile import compile_spec
+from streamlease.spec.model import ConnectionSpec
 from streamlease.write import Value
 from tests.core.feed.driver import WALL_MS, Driver, path, ticker
 
@@ -438,3 +443,30 @@ def test_socketio_reads_any_frames_without_a_fault(frames: list[str | bytes]) ->
         driver.on(Message(frame, WALL_MS))
     assert driver.counted("adapter") == 0
     assert all(json.dumps(record.payload) for record in driver.records if not isinstance(record.payload, bytes))
+
+
+# --- the page's own example -------------------------------------------------------------------------------------------
+
+
+def test_the_example_in_the_documentation_runs_as_it_stands() -> None:
+    page = (Path(__file__).parents[3] / "docs/adapters.md").read_text("utf-8")
+    adapter_code, test_code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(adapter_code + test_code, names)  # noqa: S102  # the project's own page
+    names["test_a_question_is_answered"]()
+    spec = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0])
+    options = spec["adapter"].pop("options")
+    assert options == {"password": "secretsmanager:feeds/lines"}
+    feed = replace(
+        compile_spec(ConnectionSpec.model_validate({**spec, "adapter": {"name": "lines"}})),
+        adapter=Adapting("lines", {"password": "{env:P}"}, names["Lines"]),
+    )
+    driver = Driver(feed, Position(4, "feed.example"))
+    driver.stream()
+    assert [written(send, {"env:P": "pw"}) for send in driver.all(Send)] == ["LOGIN pw", "FROM 4"]
+    driver.on(Message("HELLO a\nT BTC 1.5 5\n?\nT BTC 1.6 7\nnonsense", WALL_MS))
+    assert driver.states[-1] == "STREAMING"
+    assert [record.sequence for record in driver.records] == [5, 7, None]
+    assert [(gap.from_sequence, gap.to_sequence) for gap in driver.gaps] == [(5, 7)]
+    while not driver.all(Close):
+        driver.wake()

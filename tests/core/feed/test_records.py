@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlease.feed.decoding import MOST_ENTRIES, Undecodable
-from streamlease.feed.events import Closed, Deliver, Dial, Message, Record
+from streamlease.feed.events import Closed, Deliver, Dial, Finished, Message, Record
 from streamlease.feed.feed import Feed, RecordShape, Resume
 from streamlease.feed.recent import Window
 from streamlease.feed.shape import Dedupe, Series
@@ -98,6 +98,19 @@ def test_w37_what_cannot_be_decoded_is_counted_and_delivered_as_it_came_and_the_
     assert driver.counted("too_large") == 1
     assert driver.socket == "open"
     assert len(driver.all(Dial)) == 1
+
+
+def test_w37_a_message_too_large_for_the_socket_at_the_same_cursor_is_quarantined_instead_of_dialled_for_ever() -> None:
+    driver = Driver(jetstream(), Position(5, "jetstream.test"))
+    for _ in range(2):
+        driver.stream()
+        driver.on(Closed("the upstream sent a message of more than 1,048,576 bytes", code=1009), after_s=2)
+        driver.wake()
+    driver.stream()
+    driver.on(Closed("the upstream sent a message of more than 1,048,576 bytes", code=1009))
+    assert driver.counted("oversized") == 3
+    assert driver.last(Finished).outcome == "quarantined"
+    assert "1,048,576 bytes" in driver.last(Finished).reason
 
 
 # --- series -----------------------------------------------------------------------------------------------------------

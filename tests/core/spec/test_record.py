@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from streamlease.feed.shape import Acks, RecordShape
 from streamlease.spec.compile import compile_spec
+from streamlease.spec.explain import explain
 from streamlease.spec.model import ConnectionSpec
 from streamlease.spec.problems import sentences
 
@@ -103,3 +104,34 @@ def test_a_spec_keeps_its_unwrapping_as_written_and_compiles_it() -> None:
 def test_what_does_not_fit_together_is_said_with_what_would(fields: dict[str, Any], sentence: str) -> None:
     said = problems(**fields)
     assert any(sentence in line for line in said), said
+
+
+def test_the_plan_says_in_words_what_becomes_of_messages() -> None:
+    lines = explain(
+        spec(
+            unwrap=["gzip", {"json": "data"}, {"at": "b", "as": ["base64", "zstd"]}, {"each": "m"}, "each"],
+            record={
+                "each": "data",
+                "sequence": "$.seq",
+                "unique": True,
+                "series": {"number": "id", "key": "s"},
+                "dedupe": {"key": "[s, id]", "within": "5m"},
+            },
+            ack={"send": "{id}", "capture": {"id": "envelope_id"}},
+        )
+    )
+    assert (
+        "unwraps each message: gzip, then JSON in data, then base64, zstd in b, then each entry of m is a message"
+        in (line.partition(", then each entry of a list")[0] for line in lines)
+    )
+    assert "takes the entries of data in every message for records and delivers each to the sink default" in lines
+    assert "tells records apart by their sequence and their place in the message" in lines
+    assert "leaves a gap record where id for each s, of up to 1000 no longer rises by one" in lines
+    assert "drops what has the same [s, id] as one of the last 10000 records within 5m" in lines
+    durable = "once all that came of them is in the sink"
+    assert f"acknowledges messages that have envelope_id to the upstream, {durable}" in lines
+
+
+def test_the_plan_says_who_translates_and_warns_where_that_one_is_missing() -> None:
+    assert "has its messages made by the adapter socketio" in explain(spec(adapter="socketio"))
+    assert any(line.startswith("warning: the adapter odd is not installed") for line in explain(spec(adapter="odd")))

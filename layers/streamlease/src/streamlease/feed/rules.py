@@ -12,6 +12,8 @@ from streamlease.write import Value
 
 _POLICY = Rule(name="retrying 1008", close_codes=frozenset({1008}), action="retry", times=2, otherwise="fatal")
 """Policy violations: twice may be chance or a bad moment, a third time in a row is meant."""
+_OVERSIZED = Rule(name="retrying 1009", close_codes=frozenset({1009}), action="retry", times=2, otherwise="quarantine")
+"""A message that is too large stands where it stands: each dial that resumes would meet it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Rules:
 
     def __init__(self, feed: Feed) -> None:
         self._messages = tuple(rule for rule in feed.rules if rule.message is not None)
-        self._ends = (*(rule for rule in feed.rules if rule.message is None), _POLICY)
+        self._ends = (*(rule for rule in feed.rules if rule.message is None), _POLICY, _OVERSIZED)
         self._followed: Counter[int] = Counter()
 
     def proven(self) -> None:

@@ -1,11 +1,14 @@
 """A spec's plan in words, for `streamlease check`: what will be done, what follows, and what to look out for."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from streamlease.feed import secrets
+from streamlease.spec.adapters import installed
 from streamlease.spec.compile import compile_spec
 from streamlease.spec.dial import explained
 from streamlease.spec.model import ConnectionSpec
+from streamlease.spec.record import is_of_message
 from streamlease.spec.url import shortened
 
 
@@ -32,17 +35,58 @@ def _dial(spec: ConnectionSpec) -> Iterator[str]:
 
 def _records(spec: ConnectionSpec) -> Iterator[str]:
     record = spec.record
+    if spec.adapter is not None:
+        factory, problem = installed(spec.adapter.name)
+        yield f"has its messages made by the adapter {spec.adapter.name}"
+        if factory is None:
+            yield f"warning: {problem}; a worker has to have it"
+    if spec.unwrap:
+        yield f"unwraps each message: {', then '.join(map(_step, spec.unwrap))}"
     which = f"messages of which {record.when} holds" if record.when else "every message"
-    what = f"{record.payload} of them" if record.payload else "the whole of them"
-    yield f"takes {which} for records and delivers {what} to the sink {spec.sink}"
+    if record.each:
+        what = f"{record.payload} of each" if record.payload else "each"
+        yield f"takes the entries of {record.each} in {which} for records and delivers {what} to the sink {spec.sink}"
+    else:
+        what = f"{record.payload} of them" if record.payload else "the whole of them"
+        yield f"takes {which} for records and delivers {what} to the sink {spec.sink}"
     if record.sequence:
         yield f"reads a {record.type} from {record.sequence} as the sequence"
     if record.id:
         yield f"tells records apart by {record.id}"
     elif record.unique:
-        yield "tells records apart by their sequence"
+        below = " and their place in the message" if record.each and is_of_message(record.sequence or "") else ""
+        yield f"tells records apart by their sequence{below}"
     else:
         yield "cannot tell a duplicate from another record, without record.id and with record.unique false"
+    yield from _proofs(spec)
+    if spec.ack is not None:
+        when = "once all that came of them is in the sink" if spec.ack.at == "durable" else "as soon as they are read"
+        named = ", ".join(spec.ack.capture.values())
+        yield f"acknowledges messages that have {named} to the upstream, {when}"
+
+
+def _proofs(spec: ConnectionSpec) -> Iterator[str]:
+    series, dedupe = spec.record.series, spec.record.dedupe
+    if series is not None:
+        number = series.number or spec.record.sequence
+        of = f" for each {series.key}, of up to {series.keys}" if series.key else ""
+        how = f"follows {series.previous}" if series.previous else "rises by one"
+        yield f"leaves a gap record where {number}{of} no longer {how}"
+    if dedupe is not None:
+        within = f" within {dedupe.within}" if dedupe.within else ""
+        key = dedupe.key or spec.record.id or spec.record.sequence
+        yield f"drops what has the same {key} as one of the last {dedupe.most} records{within}"
+
+
+def _step(step: str | dict[str, Any]) -> str:
+    if isinstance(step, str):
+        return "each entry of a list is a message" if step == "each" else step
+    if "each" in step:
+        return f"each entry of {step['each']} is a message"
+    if "json" in step:
+        return f"JSON in {step['json']}"
+    codecs = step["as"] if isinstance(step["as"], list) else [step["as"]]
+    return f"{', '.join(codecs)} in {step['at']}"
 
 
 def _resume(spec: ConnectionSpec) -> Iterator[str]:
