@@ -116,11 +116,20 @@ class System:
     def release(self, claimed: Claimed) -> None:
         self.store.perform(lease.release(claimed.lease, checkpoint=Checkpoint(9), now_ms=self.clock.wall_ms))
 
-    def join(self, worker_id: str, *, capacity: int = 100, owned: int = 0, heartbeats: int = 0) -> None:
+    def join(
+        self,
+        worker_id: str,
+        *,
+        capacity: int = 100,
+        owned: int = 0,
+        heartbeats: int = 0,
+        generation: int = 7,
+        load: Mapping[str, Value] | None = None,
+    ) -> None:
         self.store.perform(
             membership.join(
                 worker_id,
-                generation=7,
+                generation=generation,
                 capacity=capacity,
                 zone="eu-west-1a",
                 started_at_ms=self.clock.wall_ms,
@@ -136,7 +145,7 @@ class System:
                     seen=seen,
                     state=MemberState.LIVE,
                     owned=owned,
-                    load={"streaming": owned},
+                    load={"streaming": owned, **(load or {})},
                     sent=self.clock(),
                     timing=TIMING,
                 )

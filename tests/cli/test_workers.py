@@ -1,13 +1,16 @@
 """`streamlease workers`."""
 
+from dataclasses import replace
+
 from streamlease import items
+from streamlease.model import MemberState
 from streamlease.write import Table
 from tests.cli.system import System
 
 
 def fleet() -> System:
     system = System()
-    system.join("worker-a", owned=30, heartbeats=3)
+    system.join("worker-a", owned=30, heartbeats=3, load={"records_per_s": 12})
     system.join("worker-b", capacity=10, owned=10, heartbeats=1)
     members = tuple(items.member(item) for item in system.store.items(Table.MEMBERS))
     system.summarise(members, unowned=20)
@@ -17,9 +20,9 @@ def fleet() -> System:
 
 def test_each_worker_has_its_state_load_share_and_heartbeat_age() -> None:
     header, first, second = fleet().run("workers").stdout.splitlines()
-    assert header.split() == ["WORKER", "STATE", "OWNED", "SHARE", "CAPACITY", "GENERATION", "HEARTBEAT",
-                              "LEASE", "LEFT", "ZONE"]  # fmt: skip
-    assert first.split() == ["worker-a", "LIVE", "30", "30", "100", "7", "1s", "7s", "eu-west-1a"]
+    assert header.split() == ["WORKER", "STATE", "OWNED", "SHARE", "CAPACITY", "RECORDS/S", "GENERATION", "HEARTBEAT",
+                              "LEASE", "LEFT", "AGE", "ZONE"]  # fmt: skip
+    assert first.split() == ["worker-a", "LIVE", "30", "50", "100", "12", "7", "1s", "7s", "1s", "eu-west-1a"]
     assert second.split()[:5] == ["worker-b", "LIVE", "10", "10", "10"], "a share is at most the capacity"
 
 
@@ -29,7 +32,7 @@ def test_the_json_has_the_documented_keys() -> None:
         "worker_id": "worker-a",
         "state": "LIVE",
         "owned": 30,
-        "share": 30,
+        "share": 50,
         "capacity": 100,
         "generation": 7,
         "heartbeat": 3,
@@ -37,12 +40,42 @@ def test_the_json_has_the_documented_keys() -> None:
         "lease_left_ms": 7_499,
         "zone": "eu-west-1a",
         "started_at_ms": system.clock.wall_ms - 1_504,
-        "load": {"streaming": 30},
+        "load": {"streaming": 30, "records_per_s": 12},
+        "drain_requested": None,
     }
 
 
 def test_the_total_is_said_beside_the_rows() -> None:
     assert fleet().run("workers").stderr == "2 running, 40 connections held; 20 unowned in the sweep 1s ago\n"
+
+
+def test_what_is_to_move_for_balance_is_said_and_whether_it_moves() -> None:
+    def unbalanced(*going: str) -> str:
+        system = System()
+        for name, owned in (("worker-a", 30), ("worker-b", 10), *((name, 5) for name in going)):
+            system.join(name, owned=owned, heartbeats=1)
+        members = (items.member(item) for item in system.store.items(Table.MEMBERS))
+        drained = (replace(m, state=MemberState.DRAINING) if m.worker_id in going else m for m in members)
+        system.summarise(tuple(drained), unowned=0)
+        return system.run("workers").stderr
+
+    assert unbalanced().endswith("; 10 to move for balance now\n")
+    assert unbalanced("worker-c").endswith("; 10 to move for balance once nobody comes or goes\n")
+
+
+def test_an_older_deployments_worker_has_no_share_while_a_newer_has_room() -> None:
+    system = System()
+    system.join("old", owned=9, heartbeats=1, generation=6)
+    system.join("new", heartbeats=1)
+    system.summarise(tuple(items.member(item) for item in system.store.items(Table.MEMBERS)), unowned=3)
+    shares = {row["worker_id"]: row["share"] for row in system.json("workers")}
+    assert shares == {"old": None, "new": 3}
+
+
+def test_a_worker_that_is_given_less_says_why() -> None:
+    system = System()
+    system.join("slow", owned=1, heartbeats=1, load={"pace": 50, "why": "its event loop comes 900 ms late"})
+    assert "slow is given less than others: its event loop comes 900 ms late" in system.run("workers").stderr
 
 
 def test_a_fleet_without_workers_says_so() -> None:

@@ -95,6 +95,16 @@ def test_a_worker_may_renew_and_orphan_in_batches(document: Document) -> None:
     assert writes_to(document, "WorkerRole", "ConnectionsTable") == {"dynamodb:UpdateItem", "dynamodb:PartiQLUpdate"}
 
 
+def test_a_worker_may_protect_tasks_of_its_own_cluster_alone(document: Document) -> None:
+    tasks = {"Fn::Sub": "arn:${AWS::Partition}:ecs:${AWS::Region}:${AWS::AccountId}:task/${Cluster}/*"}
+    about_ecs = [grant for grant in grants_of(document, "WorkerRole") if grant[0].startswith("ecs:")]
+    assert about_ecs == [("ecs:UpdateTaskProtection", tasks), ("ecs:GetTaskProtection", tasks)]
+
+
+def test_people_may_ask_a_worker_to_drain(document: Document) -> None:
+    assert writes_to(document, "OperatorPolicy", "MembersTable") == {"dynamodb:UpdateItem"}
+
+
 def test_only_people_create_and_delete_connections(document: Document) -> None:
     for principal in PRINCIPALS:
         creates = {"dynamodb:PutItem", "dynamodb:DeleteItem"} & writes_to(document, principal, "ConnectionsTable")

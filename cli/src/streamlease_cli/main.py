@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Entry] = {
     "ls": Entry("streamlease_cli.commands.ls", "ls", "List connections."),
     "describe": Entry("streamlease_cli.commands.describe", "describe", "Show everything about connections."),
     "workers": Entry("streamlease_cli.commands.workers", "workers", "List the fleet's workers."),
+    "drain": Entry("streamlease_cli.commands.drain", "drain", "Let workers give up all they hold, and end."),
     "reconcile": Entry("streamlease_cli.commands.reconcile", "reconcile", "Offer what nobody owns, now."),
     "plan": Entry("streamlease_cli.commands.plan", "plan", "Reckon cost, failover and limits of a fleet."),
     "worker": Entry("streamlease_cli.commands.worker", "worker", "Run one worker (what the container runs)."),

@@ -90,6 +90,7 @@ def member(found: Member, share: int | None, *, now_ms: int, timing: Timing) -> 
         "zone": found.zone,
         "started_at_ms": found.started_at_ms,
         "load": dict(found.load),
+        "drain_requested": found.drain_requested,
     }
 
 

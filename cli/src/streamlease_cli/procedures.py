@@ -6,16 +6,16 @@ Like `streamlease.flows`, procedures are generators; nothing here does I/O.
 from dataclasses import dataclass
 from typing import Literal
 
-from streamlease import plan
+from streamlease import plan, shares
 from streamlease.errors import Conflict, Malformed
-from streamlease.flow import Flow, now
+from streamlease.flow import Flow, now, write
 from streamlease.flows import control, sweep
 from streamlease.flows.control import Operator
 from streamlease.lease import Absentee, Change, Changed, Done, Exists
-from streamlease.membership import expired
-from streamlease.model import Connection, DesiredState, FleetSummary, Member
+from streamlease.membership import expired, request_drain
+from streamlease.model import Connection, DesiredState, FleetSummary, Member, MemberState
 from streamlease.timing import Timing
-from streamlease.write import Item
+from streamlease.write import Applied, Item
 from streamlease_cli.difference import FieldChange, differences
 from streamlease_cli.wanted import Wanted
 
@@ -162,13 +162,30 @@ def preview_reconcile(*, shards: int, timing: Timing) -> Flow[Preview]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The members, and the share of each that the last sweep's summary gives."""
+    """The members, and what the last sweep's summary gives each."""
 
     members: tuple[Member, ...]
-    share: int | None
+    summary: FleetSummary | None
     summary_age_ms: int | None
     unowned: int | None
     malformed: tuple[Malformed, ...]
+
+
+def share(found: Fleet, member: Member) -> int | None:
+    """How many connections, or what weight, this member is to have; None: nothing is known, or it has none."""
+    summary = found.summary
+    if member.state is not MemberState.LIVE or summary is None:
+        return None
+    if summary.shares is not None and member.generation < summary.shares.generation:
+        return None
+    of_it = plan.share(summary, member.worker_id, pace=shares.pace(member))
+    return None if of_it is None else min(member.capacity, of_it)
+
+
+def ask_to_drain(worker_id: str, *, asked_by: str) -> Flow[bool]:
+    """Whether there is somebody to be asked. Raises Fault."""
+    answer = yield from write(request_drain(worker_id, asked_by=asked_by))
+    return isinstance(answer, Applied)
 
 
 def fleet() -> Flow[Fleet]:
@@ -184,7 +201,7 @@ def fleet() -> Flow[Fleet]:
     at_ms = summary.at_ms if summary else 0
     return Fleet(
         members=roster.members,
-        share=plan.fair_share(summary),
+        summary=summary,
         summary_age_ms=instant.wall_ms - at_ms if at_ms else None,
         unowned=summary.unowned if summary and at_ms else None,
         malformed=(*malformed, *roster.malformed),

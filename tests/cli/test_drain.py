@@ -1,0 +1,110 @@
+"""`streamlease drain`: asks by the member item, waits where told, and does nothing where a name is nobody's."""
+
+import pytest
+
+from streamlease import membership
+from streamlease.errors import Unreachable
+from streamlease.flow import Request
+from streamlease.write import Item, Table, Update
+from tests.cli.system import ARN, System
+
+
+def fleet() -> System:
+    system = System()
+    for name in ("task-a-1", "task-a-2", "task-b"):
+        system.join(name, owned=3, heartbeats=1)
+    return system
+
+
+def item(system: System, worker_id: str) -> Item:
+    found = system.store.item(Table.MEMBERS, worker_id)
+    assert found is not None
+    return found
+
+
+def leave(system: System, worker_id: str) -> None:
+    system.store.perform(membership.leave(worker_id, now_ms=system.clock.wall_ms))
+
+
+def test_l29_a_worker_is_asked_by_its_own_item_in_the_name_of_who_asks() -> None:
+    system = fleet()
+    result = system.run("drain", "task-b")
+    assert (result.exit_code, result.stdout) == (0, "task-b: asked to drain, with 3 connections\n")
+    assert item(system, "task-b")["drain_requested"] == ARN
+    assert "drain_requested" not in item(system, "task-a-1")
+
+
+def test_the_beginning_of_ids_names_all_that_begin_so_and_one_id_only_itself() -> None:
+    system = fleet()
+    system.join("task-b-2")
+    said = system.json("drain", "task-a", "task-b")
+    assert [one["worker_id"] for one in said] == ["task-a-1", "task-a-2", "task-b"]
+    assert said[0] == {"worker_id": "task-a-1", "outcome": "asked", "owned": 3, "detail": None}
+
+
+@pytest.mark.parametrize("name", ["task-c", "", "TASK-B"])
+def test_a_name_that_is_nobodys_is_bad_input_and_nobody_is_asked(name: str) -> None:
+    system = fleet()
+    result = system.run("drain", "task-b", name)
+    assert result.exit_code == 2
+    assert f"begins with, {name!r}: see `streamlease workers`" in result.stderr
+    assert "drain_requested" not in item(system, "task-b")
+
+
+def test_who_has_ended_is_nobody_to_be_drained() -> None:
+    system = fleet()
+    leave(system, "task-b")
+    assert system.run("drain", "task-b").exit_code == 2
+
+
+def test_where_nobody_else_would_take_over_a_person_is_asked() -> None:
+    system = fleet()
+    refused = system.run("drain", "task")
+    assert refused.exit_code == 2
+    assert "No other worker of the test system is LIVE: 9 connections would wait" in refused.stderr
+    assert "drain_requested" not in item(system, "task-b")
+    system.terminal = True
+    assert system.run("drain", "task", typed="n\n").exit_code == 1
+    assert system.run("drain", "task", typed="y\n").exit_code == 0
+    assert fleet().run("drain", "task", "--yes").exit_code == 0
+
+
+def test_waiting_ends_when_they_have_ended_and_tells_how_far_it_is() -> None:
+    system = fleet()
+    began_ms = system.clock.wall_ms
+
+    def meanwhile() -> None:
+        if system.clock.wall_ms >= began_ms + 7_000:
+            leave(system, "task-b")
+
+    system.while_sleeping = meanwhile
+    result = system.run("drain", "task-b", "--wait", "60")
+    assert (result.exit_code, result.stdout) == (0, "task-b: drained\n")
+    assert result.stderr == "1 worker draining, 3 connections held yet\n"
+
+
+def test_waiting_in_vain_is_a_failure_with_what_to_do() -> None:
+    result = fleet().run("drain", "task-b", "--wait", "3")
+    assert result.exit_code == 1
+    assert "task-b: failed: it has not ended after 3 s: see its state in `streamlease workers`" in result.stdout
+
+
+def test_one_that_ended_meanwhile_is_said_so() -> None:
+    system = fleet()
+
+    def end_before(request: Request) -> bool:
+        if isinstance(request, Update):
+            leave(system, "task-b")
+        return False
+
+    system.troubled.trouble(Unreachable("never"), when=end_before)
+    assert system.json("drain", "task-b")[0]["outcome"] == "already_gone"
+
+
+def test_a_store_without_an_answer_fails_that_worker_and_asks_the_next() -> None:
+    system = fleet()
+    system.troubled.trouble(Unreachable("no answer"))
+    result = system.run("drain", "task-a")
+    assert result.exit_code == 1
+    assert "task-a-1: failed" in result.stdout
+    assert item(system, "task-a-2")["drain_requested"] == ARN
