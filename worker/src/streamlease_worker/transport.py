@@ -25,8 +25,9 @@ from streamlease_worker.routes import Progress, Routes
 
 MOST_QUEUED_FRAMES = 8
 """Few, so that not reading reaches the upstream's TCP window soon."""
-CLOSE_TIMEOUT_S = 5.0
-"""The machine gives up sooner; this ends what it no longer looks at."""
+CLOSE_TIMEOUT_S = 2.0
+"""How long an upstream may keep its side open once a close frame went either way. Where the machine closes, it gives up
+sooner; this ends what broke the protocol, or said goodbye, and stays."""
 MOST_UNREAD_BYTES = 256 << 10
 """What may wait to be written. Pongs are written without being asked for: an upstream that pings and reads none of the
 answers would fill the memory."""
@@ -125,11 +126,21 @@ class _Connect(connect):
 
 
 class _Connection(ClientConnection):
+    _cut_off: asyncio.TimerHandle | None = None
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        if self.close_deadline is not None and self._cut_off is None:
+            # The library waits for the upstream to close the connection, however long that takes.
+            self._cut_off = self.loop.call_at(self.close_deadline, self.transport.abort)
         if self.paused and self.transport.get_write_buffer_size() > MOST_UNREAD_BYTES:
             self.set_connection_exc(Unread("it reads nothing of what is sent to it"))
             self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._cut_off is not None:
+            self._cut_off.cancel()
 
 
 class _Socket:
