@@ -1,7 +1,7 @@
 """How long connections are without a stream: a worker killed, one drained, a whole fleet deployed anew; in each mode.
 
     python -m bench.failover [--mode connection|worker|both] [--heartbeat 1s] [--lease 3s] [--connections 60]
-                             [--workers 3] [--rate 20] [--json] [--keep bench/failover.jsonl]
+                             [--workers 3] [--rate 20] [--logs FOLDER] [--json] [--keep FILE]
 
 The template in the embedded AWS, real worker processes, a third party's relay that is being written to, as in `make
 demo`. A gap runs from the kill, or from the close of the old socket, to the readiness of the new one. Intervals are the
@@ -71,6 +71,7 @@ def main(arguments: list[str]) -> int:
     asking.add_argument("--lease", type=units.seconds, metavar="DURATION")
     asking.add_argument("--connections", type=some, default=60)
     asking.add_argument("--workers", type=some, default=3)
+    asking.add_argument("--logs", type=Path, metavar="FOLDER", help="leave each mode's logs and records there")
     asking.add_argument("--rate", type=float, default=20.0, help="notes published a second, over all connections")
     asked = asking.parse_args(arguments)
     modes = list(LeaseMode) if asked.mode == "both" else [LeaseMode(asked.mode)]
@@ -81,16 +82,20 @@ def main(arguments: list[str]) -> int:
         heartbeat_ms = round(asked.heartbeat * 1_000) if asked.heartbeat else usual.heartbeat_ms
         lease_ms = round(asked.lease * 1_000) if asked.lease else max(usual.lease_ms, 3 * heartbeat_ms)
         timing = Timing(heartbeat_ms=heartbeat_ms, lease_ms=lease_ms)
-        line = measured(Wanted(mode, timing, asked.connections, asked.workers, asked.rate))
+        wanted = Wanted(mode, timing, asked.connections, asked.workers, asked.rate)
+        if asked.logs is None:
+            with tempfile.TemporaryDirectory(prefix="streamlease-failover-") as folder:
+                line = measured(wanted, Path(folder))
+        else:
+            line = measured(wanted, _made(asked.logs / f"{mode}-{_now_ms()}"))
         met = met and not line["unmet"]
         tell(line, asked, where)
     return 0 if met else 1
 
 
-def measured(wanted: Wanted) -> dict[str, Any]:
-    """One mode: the bench's line."""
+def measured(wanted: Wanted, folder: Path) -> dict[str, Any]:
+    """One mode: the bench's line. `folder` takes logs and records."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamlease-failover-")))
         checkout = find_checkout()
         relay = stack.enter_context(launch_relay(checkout, folder / "relay.log"))
         system = stack.enter_context(deployed(checkout, folder, Leases(wanted.mode, wanted.timing), Spoken()))
@@ -323,7 +328,7 @@ def rank(ordered: tuple[float, ...], share: float) -> float | None:
 
 
 def _made(folder: Path) -> Path:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     return folder
 
 
