@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from streamlease.lease import Claimed
-from streamlease.model import Connection, Status, StatusState
+from streamlease.model import Connection, Position, Status, StatusState
 from streamlease.timing import Instant
 from streamlease_worker.jitter import backoff_s, draw
 from streamlease_worker.keeper_events import Acquired, Changed, ReleaseRequested, StatusChanged
@@ -63,7 +63,15 @@ class Ownership:
 
 
 def take(claimed: Claimed, reason: TakeReason) -> tuple[Ownership, list[Command]]:
-    return Ownership(claimed.connection, claimed.lease.epoch, reason), [Acquired(claimed)]
+    return Ownership(_begun(claimed.connection), claimed.lease.epoch, reason), [Acquired(claimed)]
+
+
+def _begun(found: Connection) -> Connection:
+    """An owner that dies before its first checkpoint leaves no position, only an epoch: who comes after it takes the
+    stream for one that had begun, so that a gap is said where there is nothing to go on from (decision 040)."""
+    if found.position is None and 0 < found.created_at_ms < found.lease_epoch - 1:
+        return replace(found, position=Position())
+    return found
 
 
 def start(ours: Ownership, run: int, now: Instant, reason: StartReason) -> list[Command]:
