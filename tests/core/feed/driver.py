@@ -102,6 +102,7 @@ class Driver:
     ) -> None:
         self.feed = feed
         self.dials = 0
+        self.finished = False
         self.machine = Machine(feed, position, clock, suspect=suspect)
         self.now_s = 100.0
         self.draw = draw
@@ -112,7 +113,8 @@ class Driver:
 
     def take(self, commands: list[Command]) -> list[Command]:
         for command in commands:
-            assert not any(isinstance(earlier, Finished) for earlier in self.commands), f"{command} after Finished"
+            assert not self.finished, f"{command} after Finished"
+            self.finished = isinstance(command, Finished)
             match command:
                 case Fetch(socket):
                     self._may_begin(socket)
