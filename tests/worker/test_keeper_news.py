@@ -2,8 +2,9 @@
 
 import pytest
 
-from streamlease.model import DesiredState, StatusState
-from streamlease.write import Always, Delete, Table, Update
+from streamlease.lease import WORD, Checkpoint, checkpoint
+from streamlease.model import DesiredState, LeaseMode, Status, StatusState
+from streamlease.write import Always, Delete, Refused, Table, Update
 from streamlease_worker.keeper_events import (
     Changed,
     Fence,
@@ -11,6 +12,7 @@ from streamlease_worker.keeper_events import (
     ReleaseRequested,
     Renew,
     Settled,
+    StatusChanged,
     StopWanted,
     VersionSeen,
 )
@@ -44,6 +46,42 @@ def test_a_connecting_feed_has_proven_nothing_a_failing_one_has() -> None:
     bench.report(claimed, StatusState.BACKOFF)
     bench.live(3_000)
     assert bench.item()["checkpoint_no"] == 1
+
+
+@pytest.mark.parametrize("mode", LeaseMode)
+def test_what_a_dial_waits_for_is_in_the_item_though_its_feed_has_proven_nothing(mode: LeaseMode) -> None:
+    bench = Bench(mode)
+    claimed = bench.hold()
+    reason = "waiting for the dial budget of upstream.example (300 in 5 min), about 12 min"
+    bench.do(StatusChanged("a", claimed.lease.epoch, Status(StatusState.CONNECTING, bench.clock.wall_ms)))
+    bench.live(3_000)
+    assert "status" not in bench.item()
+    waiting = Status(StatusState.CONNECTING, bench.clock.wall_ms, reason)
+    bench.do(StatusChanged("a", claimed.lease.epoch, waiting))
+    bench.live(3_000)
+    assert bench.item()["status"] == {"state": "CONNECTING", "since_ms": waiting.since_ms, "reason": reason}
+    assert bench.item()["checkpoint_no"] == 0, "a death of its owner still counts as its doing"
+    stored = bench.item()
+    bench.live(5_000)
+    assert bench.item()["status"] == stored["status"]
+    bench.do(StatusChanged("a", claimed.lease.epoch, Status(StatusState.STREAMING, bench.clock.wall_ms)))
+    bench.live(5_000)
+    assert bench.item()["status"]["state"] == "STREAMING"  # type: ignore[index,call-overload]
+    assert bench.item()["checkpoint_no"] == 1
+
+
+@pytest.mark.parametrize("mode", LeaseMode)
+def test_a_word_that_lands_after_a_checkpoint_changes_nothing(mode: LeaseMode) -> None:
+    bench = Bench(mode)
+    claimed = bench.hold()
+    word = Checkpoint(WORD, None, Status(StatusState.CONNECTING, 1, "waiting"))
+    late = checkpoint(claimed.lease, word)
+    bench.report(claimed)
+    bench.live(5_000)
+    before = bench.item()
+    assert before["checkpoint_no"] != 0
+    assert isinstance(bench.memory.perform(late), Refused)
+    assert bench.item() == before
 
 
 def test_a_checkpoint_rides_only_when_there_is_news() -> None:

@@ -8,7 +8,7 @@ out without any counts as a crash of its owner (`streamlease.lease.claim`).
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from streamlease.lease import Checkpoint, Claimed
+from streamlease.lease import WORD, Checkpoint, Claimed
 from streamlease.model import Connection, DesiredState, Lease, Position, Saved, Status, StatusState
 from streamlease_worker.keeper_events import FenceReason, Renewal, Saving
 
@@ -76,12 +76,22 @@ class Held:
     @property
     def unsaved(self) -> bool:
         """Whether there is news to store, of a feed that has proven itself."""
-        return self._proven and self._revision > self._stored_revision
+        return (self._proven or self._has_word) and self._revision > self._stored_revision
 
     @property
     def status_unsaved(self) -> bool:
         """Worker mode: whether there is news for the item, where positions alone are none."""
-        return self._proven and self._status_revision > self._stored_revision
+        return (self._proven or self._has_word) and self._status_revision > self._stored_revision
+
+    @property
+    def _has_word(self) -> bool:
+        """Whether people are to know what it waits for, though it has proven nothing and has no checkpoint yet."""
+        return (
+            not self._position_revision
+            and self.status is not None
+            and self.status.state is StatusState.CONNECTING
+            and self.status.reason is not None
+        )
 
     @property
     def position_unsaved(self) -> bool:
@@ -121,6 +131,8 @@ class Held:
         return Renewal(saving.lease, saving.checkpoint), revision
 
     def saving(self) -> tuple[Saving, int]:
+        if not self._proven:
+            return Saving(self.lease, Checkpoint(WORD, None, self.status)), self._revision
         self.number += 1
         return Saving(self.lease, Checkpoint(self.number, self.position, self.status)), self._revision
 

@@ -47,6 +47,7 @@ from streamlease.write import (
 FIRST_POSTPONEMENT_MS = 5_000
 LONGEST_POSTPONEMENT_MS = 15 * 60_000
 CRASHES_BEFORE_POSTPONEMENT = 2
+WORD = 0
 NO_EPOCH = 1 << 62
 """Above every epoch there can be. Less than this is any number: one added to no number would begin anew."""
 
@@ -156,7 +157,8 @@ type DeleteOutcome = Done | Busy | Absentee
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What an owner has to say of a connection. `number` orders writes, so that a position may be opaque."""
+    """What an owner has to say of a connection. `number` orders writes, so that a position may be opaque. Number 0: it
+    is a word only, the status of a feed that has proven nothing yet, so that its owner's death counts as its doing."""
 
     number: int
     position: Position | None = None
@@ -484,6 +486,8 @@ def postpone(seen: Connection, *, now_ms: int, timing: Timing) -> Update:
 
 def checkpoint_attributes(checkpoint: Checkpoint) -> Item:
     """A checkpoint also clears the crash count: its owner has lived to tell of the connection."""
+    if checkpoint.number == WORD:
+        return {} if checkpoint.status is None else items.status_attributes(checkpoint.status)
     attributes: dict[str, Value] = {"checkpoint_no": checkpoint.number, "crashes": 0}
     if checkpoint.position is not None:
         attributes.update(items.position_attributes(checkpoint.position))
@@ -492,9 +496,16 @@ def checkpoint_attributes(checkpoint: Checkpoint) -> Item:
     return attributes
 
 
+def _newer(checkpoint: Checkpoint) -> Condition:
+    if checkpoint.number == WORD:
+        return Equals("checkpoint_no", 0)
+    return Less("checkpoint_no", checkpoint.number)
+
+
 def renew(lease: Lease, *, sent: Instant, timing: Timing, checkpoint: Checkpoint | None = None) -> Update:
     """Condition: ours, of the version seen, and the stored expiry is below the new one (a renewal that lands late
-    must not shorten a later one); with a checkpoint, its number is above the stored one. Connection mode only."""
+    must not shorten a later one); with a checkpoint, its number is above the stored one, or there is none where it is a
+    word. Connection mode only."""
     expires_at_ms = timing.expires_at_ms(sent)
     terms: list[Condition] = [
         *_ours(lease),
@@ -506,7 +517,7 @@ def renew(lease: Lease, *, sent: Instant, timing: Timing, checkpoint: Checkpoint
         "last_event": LastEvent.RENEWED.value,
     }
     if checkpoint is not None:
-        terms.append(Less("checkpoint_no", checkpoint.number))
+        terms.append(_newer(checkpoint))
         attributes.update(checkpoint_attributes(checkpoint))
     return Update(Table.CONNECTIONS, _key(lease.connection_id), all_of(*terms), set=attributes)
 
@@ -526,11 +537,11 @@ def renewed(answer: Answer, *, lease: Lease, expires_at_ms: int) -> RenewOutcome
 
 
 def checkpoint(lease: Lease, checkpoint: Checkpoint) -> Update:
-    """Condition: ours, and the number is above the stored one. Touches no index."""
+    """Condition: ours, and the number is above the stored one; of a word, that none is stored. Touches no index."""
     return Update(
         Table.CONNECTIONS,
         _key(lease.connection_id),
-        all_of(*_ours(lease), Less("checkpoint_no", checkpoint.number)),
+        all_of(*_ours(lease), _newer(checkpoint)),
         set={**checkpoint_attributes(checkpoint), "last_event": LastEvent.CHECKPOINT.value},
     )
 
