@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, NoRegionError
 from moto import mock_aws
 
 from streamlease.feed.secrets import SecretError
-from streamlease_worker.secrets import Secrets, redact
+from streamlease_worker.secrets import FRESH_S, Secrets, redact
 
 
 @pytest.fixture(autouse=True)
@@ -159,3 +159,37 @@ def test_values_are_taken_out_however_they_come_back(value: str, text: str) -> N
 
 def test_what_only_looks_like_the_beginning_of_a_secret_is_left() -> None:
     assert redact("the upstream closed", ["closing-time"]) == "the upstream closed"
+
+
+class Counted(BaseProvider):
+    """Gives another value at each question that passes the cache."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.asked = 0
+
+    def _get(self, name: str, **_: Any) -> str:
+        self.asked += 1
+        return f"{name} {self.asked}"
+
+    def _get_multiple(self, path: str, **_: Any) -> dict[str, str]:
+        raise NotImplementedError
+
+
+def test_w34_a_refused_secret_is_asked_for_past_the_cache_and_a_thousand_refusals_ask_once() -> None:
+    store, now_s = Counted(), 100.0
+    secrets = Secrets({}, {"ssm": lambda: store}, now_s=lambda: now_s)
+
+    async def main() -> None:
+        nonlocal now_s
+        assert (await secrets.values(["ssm:/key"]))["ssm:/key"] == "/key 1"
+        assert (await secrets.values(["ssm:/key"]))["ssm:/key"] == "/key 1"
+        crowd = await asyncio.gather(*(secrets.values(["ssm:/key"], fresh=True) for _ in range(1_000)))
+        assert {found["ssm:/key"] for found in crowd} == {"/key 2"}
+        now_s += FRESH_S / 2
+        assert (await secrets.values(["ssm:/key"], fresh=True))["ssm:/key"] == "/key 2"
+        now_s += FRESH_S
+        assert (await secrets.values(["ssm:/key"], fresh=True))["ssm:/key"] == "/key 3"
+        assert (await secrets.values(["ssm:/key"]))["ssm:/key"] == "/key 3"
+
+    asyncio.run(main())

@@ -6,6 +6,7 @@ that nobody named, or to one address after the other for ever. What goes wrong c
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -32,6 +33,8 @@ MOST_UNREAD_BYTES = 256 << 10
 """What may wait to be written. Pongs are written without being asked for: an upstream that pings and reads none of the
 answers would fill the memory."""
 USER_AGENT = "streamlease"
+_UNHEARD = logging.Logger("websockets", logging.CRITICAL)  # noqa: LOG001 - nobody is to find it by its name
+"""The library's: it would log handshakes and messages, with the secrets in them, wherever debugging is on."""
 
 
 class SocketEnded(Exception):
@@ -113,6 +116,7 @@ class WebSockets:
                 close_timeout=CLOSE_TIMEOUT_S,
                 max_size=dial.max_message_bytes,
                 max_queue=MOST_QUEUED_FRAMES,
+                logger=_UNHEARD,
             )
 
 
