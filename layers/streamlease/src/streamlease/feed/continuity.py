@@ -8,7 +8,7 @@ where a replay was as long as the upstream makes them; or where sequences that r
 from dataclasses import dataclass
 
 from streamlease.feed.feed import Feed
-from streamlease.model import Position, Sequence
+from streamlease.model import Position, Seek, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,12 @@ class Continuity:
         """The cursor is worth nothing any more, for the reason given: what comes next need not follow."""
         self._owe(why)
 
+    def sought(self, seek: Seek) -> None:
+        """Somebody asked for a start from somewhere else."""
+        place = {"live": "live", "beginning": "from the beginning", "position": f"from {seek.sequence}"}[seek.to]
+        self._owed = Hole(seek.from_sequence, seek.sequence, f"somebody asked to go on {place} (seek)")
+        self._reached = None
+
     def cut_short(self, oldest: Sequence | None, why: str) -> Hole:
         """The upstream goes on from `oldest` at the earliest, and not from the cursor that it was asked for."""
         self._reached = None
@@ -84,10 +90,10 @@ class Continuity:
 
     def arrived(self, sequence: Sequence) -> Hole | None:
         """A record is about to be delivered. The gap before it, if there is one."""
-        reached = self._reached
         self._last = sequence
         if not self._contiguous or not isinstance(sequence, int):
             return None
+        reached = self._reached
         if reached is not None and sequence <= reached:
             return None
         self._reached = sequence

@@ -12,7 +12,7 @@ from streamlease.feed.ledger import Ledger
 from streamlease.feed.reader import Reader
 from streamlease.feed.recent import Recent, Window
 from streamlease.feed.series import SeriesTracker
-from streamlease.model import Position, Sequence
+from streamlease.model import Position, Seek, Sequence
 from streamlease.write import Value
 
 LONGEST_REASON = 300
@@ -21,14 +21,20 @@ LONGEST_REASON = 300
 class Intake:
     """One owner's side of a feed's records, over all its sockets."""
 
-    def __init__(self, feed: Feed, position: Position | None) -> None:
+    def __init__(self, feed: Feed, position: Position | None, seek: Seek | None = None) -> None:
         self._instance = feed.resume.instance or urlsplit(feed.url).netloc.rpartition("@")[2].lower()
+        if position is None and seek is not None:
+            position = _sought(feed, seek, self._instance)
+        else:
+            seek = None
         shape = self._shape = feed.record
         self._complete = feed.resume.complete
         self._newest_first = feed.resume.order == "newest_first"
         self._reader = Reader(shape)
         self._ledger = Ledger(feed, position, self._instance)
         self._continuity = Continuity(feed, position, self._instance)
+        if seek is not None:
+            self._continuity.sought(seek)
         self._series = SeriesTracker(shape) if shape.series is not None else None
         self._resumes = template.needs_cursor(feed)
         self._window = Window(shape.dedupe.most, _ms(shape.dedupe.within_s)) if shape.dedupe is not None else None
@@ -147,9 +153,10 @@ class Intake:
         """One of the messages that a frame holds. The position, if it let it move (the end of a replay may)."""
         if self._floor_unknown:
             self._look_for_floor(value, commands)
-        if self._shape.when is None or self._shape.when(value):
+        when, each = self._shape.when, self._shape.each
+        if when is None or when(value):
             deliveries: list[Record | Gap] = []
-            if self._shape.each is None:
+            if each is None:
                 self._record(value, value, 0, message.received_at_ms, deliveries, commands)
             else:
                 self._entries(value, message.received_at_ms, deliveries, commands)
@@ -262,7 +269,8 @@ class Intake:
             if key is not None and window.holds(key, received_at_ms):
                 commands.append(Count("duplicate"))
                 return
-        self._begin(deliveries, commands)
+        if ledger.position is None or self._continuity.owes:
+            self._begin(deliveries, commands)
         if self._series is not None:
             self._follow(self._series, message, entry, deliveries, commands)
         settles_at: Sequence | None = None
@@ -270,9 +278,11 @@ class Intake:
             hole = self._continuity.arrived(sequence)
             if hole is not None:
                 self._hole(hole, deliveries, commands)
-            settles_at, from_the_future = reader.present(sequence, received_at_ms)
-            if from_the_future:
-                commands.append(Count("future_sequence"))
+            settles_at = sequence
+            if shape.sequence_unit is not None:
+                settles_at, from_the_future = reader.present(sequence, received_at_ms)
+                if from_the_future:
+                    commands.append(Count("future_sequence"))
         elif shape.sequence is not None:
             commands.append(Count("unreadable_sequence"))
         payload = entry
@@ -317,6 +327,12 @@ class Intake:
         commands.append(Count("gap"))
         reason = hole.reason[:LONGEST_REASON]
         deliveries.append(Gap(self._ledger.deliver(), hole.from_sequence, hole.to_sequence, reason))
+
+
+def _sought(feed: Feed, seek: Seek, instance: str) -> Position | None:
+    """The position that a seek asks for, if it is one."""
+    sequence = feed.resume.beginning if seek.to == "beginning" else seek.sequence
+    return None if sequence is None else Position(sequence, instance)
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -91,11 +91,11 @@ class Ledger:
 
     def deliver(self, sequence: Sequence | None = None) -> int:
         """One more delivery; its number. `sequence` is what the position may become once it is acknowledged."""
-        self.delivered += 1
+        number = self.delivered = self.delivered + 1
         if sequence is not None:
-            rank = sequence if self._numeric and not isinstance(sequence, str) else self.rank(sequence)
-            self._pending.append((self.delivered, rank, sequence))
-        return self.delivered
+            rank = self.rank(sequence) if isinstance(sequence, str) else sequence
+            self._pending.append((number, rank, sequence))
+        return number
 
     def together(self, first: int, *, whole: bool = True) -> None:
         """The deliveries from number `first` on came in one message: no position may lie within it. Of one that is not

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Final, Literal
 
 from streamlease.feed.decoding import Undecodable, json_value
@@ -39,22 +40,29 @@ def decode(data: str | bytes) -> Value | NotJson:
         return NOT_JSON
 
 
+type _Sequence = Callable[[Value, Value], Sequence | None]
+
+
 class Reader:
     """The parts of one feed's records. An entry may be the message itself."""
 
-    __slots__ = ("_by_entry", "_number", "_of_message", "_shape")
+    __slots__ = ("_by_entry", "_number", "_of_message", "_shape", "sequence")
 
     def __init__(self, shape: RecordShape) -> None:
         self._shape = shape
         self._number = shape.sequence_type == "number"
         self._of_message = shape.of_message
         self._by_entry = shape.each is not None and "sequence" in shape.of_message
+        self.sequence: _Sequence = self._reading_sequence()
+        """Of a message and its entry: None where there is none, or none to resume from."""
 
-    def sequence(self, message: Value, entry: Value) -> Sequence | None:
-        """None where there is none, or none to resume from."""
-        if self._shape.sequence is None:
-            return None
-        return self.cursor(self._shape.sequence(message if "sequence" in self._of_message else entry))
+    def _reading_sequence(self) -> _Sequence:
+        extract, read = self._shape.sequence, number if self._number else text
+        if extract is None:
+            return lambda _message, _entry: None
+        if "sequence" in self._of_message:
+            return lambda message, _entry: read(extract(message))
+        return lambda _message, entry: read(extract(entry))
 
     def cursor(self, found: Value) -> Sequence | None:
         """What was found where a sequence stands, as one to resume from."""
