@@ -6,17 +6,19 @@ from itertools import pairwise
 import pytest
 
 from streamlease import inbox, items, lease, membership, plan
+from streamlease.budget import Ask, Ledger, Limit, Taken, host_budget
 from streamlease.errors import Unreachable
 from streamlease.flow import Batch, Request, run
 from streamlease.flows import audit, bury, control
+from streamlease.flows.budget import take as take_slice
 from streamlease.flows.claim import Claimer, claim
 from streamlease.flows.control import Operator
 from streamlease.flows.pages import PageWrite, save
 from streamlease.lease import Change, Changed, Checkpoint, Claimed, Done, Exists, Held, Lost, Released, Renewed
-from streamlease.model import DesiredState, Lease, LeaseMode, Position, Saved, Sequence
+from streamlease.model import DesiredState, Lease, LeaseMode, Position, Saved, Sequence, Status, StatusState
 from streamlease.plan import Notice
 from streamlease.timing import Timing
-from streamlease.write import Applied, Index, Item, Query, Refused, Table, Update
+from streamlease.write import Applied, Index, Item, Put, Query, Refused, Table, Update
 from tests.contract.connection_cases import TIMING, free
 from tests.contract.stores import Store, all_pages
 from tests.fakes.trouble import Landing, Troubled
@@ -372,3 +374,41 @@ def test_any_sequence_comes_back_as_it_was(store: Store, fresh: str, sequence: S
     assert found is not None
     assert isinstance(found.sequence, str) == isinstance(sequence, str)
     assert stored(store, fresh)["last_sequence"] == str(sequence)
+
+
+# --- dial budgets -----------------------------------------------------------------------------------------------------
+
+
+def test_of_two_slices_taken_at_once_one_waits_for_the_other_and_a_lost_answer_costs_none(
+    store: Store, fresh: str
+) -> None:
+    budget = host_budget(f"{fresh}.example", "eu", Limit(dials=10, per_ms=60_000))
+    since_ms = store.clock.wall_ms
+    first = store.run(take_slice(budget, Ask("worker-1", "one", (since_ms,)), None))
+    assert isinstance(first, Taken)
+    late = store.run(take_slice(budget, Ask("worker-2", "two", (since_ms,)), Ledger()))
+    assert isinstance(late, Taken)
+    assert [each.slice_id for each in late.ledger.slices] == ["one", "two"], "it saw nothing, and was shown the first"
+    troubled = Troubled(store.perform)
+    troubled.trouble(LOST, when=lambda request: isinstance(request, Put), landing=Landing.BEFORE)
+    ask = Ask("worker-1", "three", (since_ms,))
+    with pytest.raises(Unreachable):
+        run(take_slice(budget, ask, None), troubled.perform)
+    again = run(take_slice(budget, ask, None), troubled.perform)
+    assert isinstance(again, Taken)
+    assert [each.slice_id for each in again.ledger.slices] == ["one", "two", "three"]
+
+
+def test_what_is_put_off_is_in_no_sweep_and_claimed_by_nobody_until_its_time(store: Store, fresh: str) -> None:
+    epoch = started(store, fresh)
+    held = take(store, fresh, "worker-1")
+    assert held.epoch == epoch + 1
+    until_ms = store.clock.wall_ms + 60_000
+    status = Status(StatusState.QUARANTINED, store.clock.wall_ms, "no message for 60 s", until_ms)
+    write = lease.release(held, checkpoint=Checkpoint(1, Position(7), status), now_ms=store.clock.wall_ms)
+    assert lease.released(store.write(write)) == Released(landed=True)
+    assert items.connection(stored(store, fresh)).status == status
+    outcome = store.run(claim(fresh, nonce="two", claimer=claimer("worker-2")))
+    assert outcome == Held(None, until_ms)
+    assert isinstance(store.run(control.change(fresh, Change(again=True), operator=OPERATOR)), Done)
+    assert isinstance(store.run(claim(fresh, nonce="three", claimer=claimer("worker-2"))), Claimed)

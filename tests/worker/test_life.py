@@ -27,6 +27,7 @@ from streamlease_worker.addresses import allowed
 from streamlease_worker.clock_reader import WatchedClock
 from streamlease_worker.configuration import Configuration
 from streamlease_worker.equipment import Equipment
+from streamlease_worker.health import complaint
 from streamlease_worker.identity import Place
 from streamlease_worker.run import Signals, work
 from streamlease_worker.secrets import Secrets
@@ -339,6 +340,32 @@ def test_a_signal_before_it_has_joined_ends_it_at_once(bench: Bench, monkeypatch
         return None
 
     assert live(bench, monkeypatch, scenario) == Exit("drained", "it was stopped before it had joined")
+
+
+def test_a_dial_waits_for_the_fleets_budget_and_the_worker_is_well_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        bench.create(name, dial=[{"limit": 2, "per": "1h"}])
+
+    def report() -> dict[str, object]:
+        found: dict[str, object] = json.loads(bench.health_file.read_text())
+        return found
+
+    def reason(name: str) -> str:
+        status = bench.item(name).get("status")
+        return str(status.get("reason")) if isinstance(status, dict) else ""
+
+    async def scenario(sink: MemorySink) -> None:
+        await until(lambda: bench.health_file.exists() and report()["connected"] == 2)
+        await until(lambda: any("waiting for the dial budget" in reason(name) for name in names))
+        assert (report()["running"], report()["waiting"], report()["unconnected_s"]) == (3, 1, 0.0)
+        assert complaint(bench.health_file, clock.now().wall_ms) is None
+
+    assert live(bench, monkeypatch, scenario).outcome == "drained"
+    (ledger,) = [item for item in bench.memory.items(Table.WORKER_ITEMS) if item["worker_id"] == "#dials"]
+    assert str(ledger["item"]).startswith("host#upstream.example#default#")
 
 
 def test_a_health_file_that_cannot_be_written_disturbs_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from streamlease.envelope import decode
 from streamlease.feed.events import Closed, Record
-from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
+from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry, Rule
 from streamlease.feed.secrets import missing
 from streamlease.model import Position, StatusState
 from streamlease.write import Value
@@ -513,3 +513,29 @@ async def test_a_stream_that_was_silent_elsewhere_too_is_put_off() -> None:
     assert (await bench.running).outcome == "quarantined"
     assert bench.states[-1][0] is StatusState.QUARANTINED
     assert len(bench.transport.dials) == 1
+
+
+@in_time
+async def test_w23_where_one_session_too_many_is_refused_the_second_asks_slowly_and_the_first_is_left_alone() -> None:
+    """Both hold their leases all the while: neither runner ends."""
+
+    def too_many(socket: FakeSocket) -> None:
+        socket.say(json.dumps({"T": "error", "code": 406, "msg": "connection limit exceeded"}))
+
+    def is_refusal(value: Value) -> Value:
+        return isinstance(value, Mapping) and value.get("code") == 406
+
+    feed = replace(FEED, rules=(Rule(message=is_refusal, action="retry", after_s=60.0, name="rules[0]"),))
+    first, second = Bench(feed=feed), Bench(too_many, feed=feed)
+    (await first.opened()).say(message(1))
+    for _ in range(10):
+        await asyncio.sleep(60)
+        first.socket.say(message(2))
+    assert len(first.transport.dials) == 1
+    assert first.states[-1][0] is StatusState.STREAMING
+    assert 3 <= len(second.transport.dials) <= 11
+    assert not first.running.done()
+    assert not second.running.done()
+    assert (StatusState.BACKOFF, "the upstream sent what rules[0] is for") in second.states
+    await first.stop()
+    await second.stop()
