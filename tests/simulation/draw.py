@@ -39,7 +39,7 @@ from tests.simulation.upstream import Nature
 HALF_SKEW_MS = SKEW_MS / 2
 LONGEST_SETTLING_US = 100 * S
 """After the last fault: one audit (a minute, and half of it for jitter) and what follows, beside lease and skew."""
-LONG_ONES = 0.025
+LONG_ONES = 0.02
 """Of the runs with workers in worker mode, so many last for a quarter of an hour more."""
 PROCESSES = 40
 """Clocks are drawn for so many; later processes begin again from the first."""
@@ -57,10 +57,13 @@ KINDS = (
     *("befall",) * 3,
     *("pause", "act") * 2,
     *("crash", "block", "partition", "throttle", "step", "lag", "stream", "offers", "schedule", "upstream", "sink"),
+    "mute",
     *("deploy", "scale"),
 )
 MOST_DEPLOYS = 2
-SPARING = ("act", "scale", "schedule", "deploy")
+STALE_AFTER_S = 15.0
+"""Longer than any upstream here is silent while it is well."""
+SPARING = ("act", "scale", "schedule", "deploy", "stream")
 MOST_SPARING = 25
 """Entries of kinds that count as no fault, or seldom as one: beyond so many, others are drawn."""
 
@@ -83,6 +86,7 @@ def scenario(seed: int, mode: LeaseMode | None = None) -> Scenario:
         draws=draws,
         mode=mode or own,
         may_change_mode=mode is None,
+        watched=tuple(each for each, nature in connections.items() if nature.stale_after_s is not None),
         slots=tuple(f"w{n}" for n in range(workers)),
         ids=tuple(connections),
         late=late,
@@ -145,6 +149,7 @@ def _nature(draws: Random) -> Nature:
         shared=draws.random() < 0.3,
         every_us=draws.randint(3, 9) * S,
         poison=draws.random() < 0.02,
+        stale_after_s=draws.choice((None, STALE_AFTER_S)),
     )
 
 
@@ -155,6 +160,8 @@ class _Trouble:
     draws: Random
     mode: LeaseMode
     may_change_mode: bool
+    watched: tuple[str, ...]
+    """Connections whose feeds would notice that nothing comes any more."""
     slots: tuple[str, ...]
     ids: tuple[str, ...]
     late: frozenset[str]
@@ -164,15 +171,16 @@ class _Trouble:
     most_off_ms: float
 
     def plan(self) -> tuple[Planned, ...]:
-        """75 to 105 entries of some of the kinds, and a few that wait for the very first requests."""
+        """85 to 110 entries of some of the kinds, and a few that wait for the very first requests."""
         draws = self.draws
         kinds = [*draws.sample(KINDS, draws.randint(5, 12)), "befall", "pause"]
-        drawn = [draws.choice(kinds) for _ in range(draws.randint(75, 105))]
+        drawn = [draws.choice(kinds) for _ in range(draws.randint(85, 110))]
         sparing = [number for number, kind in enumerate(drawn) if kind in SPARING]
         for number in sparing[MOST_SPARING:]:
             drawn[number] = draws.choice(("befall", "pause"))
         planned = [self._entry(kind) for kind in drawn]
         planned += self._early()
+        planned += [self._mute(draws.randrange(SETTLE_US, SETTLE_US + 20 * S)) for _ in range(draws.randint(0, 3))]
         flurries = [self._flurry() for _ in range(draws.randint(1, 4))]
         planned += flurries
         for each in flurries:
@@ -259,6 +267,8 @@ class _Trouble:
             case "upstream":
                 what = draws.choice(("drop", "drop", "refuse", "reset"))
                 return UpstreamTrouble(at_us, draws.choice(self.ids), what, min(length_us, 20 * S))  # type: ignore[arg-type]
+            case "mute":
+                return self._mute(at_us)
             case "sink":
                 fails, answer_lost = draws.choice((0.0, 0.5)), draws.choice((0.0, 0.3))
                 return SinkFault(at_us, length_us, fails, answer_lost, draws.choice((0, 2)) * S)
@@ -273,6 +283,12 @@ class _Trouble:
                 delay_us = draws.choice((S // 2, S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))
                 twist, whom = draws.choice((*Twist, *DOUBTFUL)), draws.choice((who, "*", "*"))
                 return Befall(at_us, twist, draws.choice(TWISTED), whom, delay_us)
+
+    def _mute(self, at_us: int) -> UpstreamTrouble:
+        """Long enough for a socket, the next one, and another worker's."""
+        whom = self.draws.choice((*self.slots, BUSIEST, BUSIEST, "*"))
+        length_us = min(4 * int(STALE_AFTER_S * S), self.quiet_us - at_us)
+        return UpstreamTrouble(at_us, self.draws.choice(self.watched or self.ids), "mute", length_us, whom)
 
     def _step(self, at_us: int, who: str) -> StepClock:
         draws = self.draws

@@ -76,7 +76,7 @@ class Injector:
         for shell in self.fleet.everybody:
             shell.process.traps.clear()
         for upstream in self.upstreams.values():
-            upstream.refuses_until_us = 0
+            upstream.refuses_until_us = upstream.mute_until_us = 0
             upstream.poisonous = False
             if upstream.instance:
                 self.people.act(Act(self.quiet_us, upstream.connection_id, "move"))
@@ -184,6 +184,8 @@ class Injector:
         self.network.store.lag.extra_us = 0
 
     def _upstream(self, entry: UpstreamTrouble, cause: int) -> None:
+        if entry.who == BUSIEST:
+            entry = replace(entry, who=self.fleet.busiest())
         upstream = self.upstreams[entry.connection_id]
         match entry.what:
             case "drop":
@@ -192,6 +194,9 @@ class Injector:
             case "refuse":
                 upstream.refuses_until_us = self.kernel.now_us + entry.length_us
                 upstream.refusal_cause = cause
+            case "mute":
+                if upstream.nature.stale_after_s is not None and upstream.mute(entry.who, entry.length_us):
+                    self.ledger.hit("upstream mute", f"{entry.connection_id} to {entry.who}", "upstream", cause)
             case "reset":
                 if upstream.sockets:
                     self.ledger.hit("upstream reset", entry.connection_id, "upstream", cause)

@@ -101,6 +101,8 @@ class Process:
     role: str = ""
     """What faults know it by: the slot of the service that it fills, or the function's name."""
     alive: bool = True
+    awake_from_us: int = 1 << 62
+    """No pause lasts longer, however many strike one after the other."""
     threads: list[Thread] = field(default_factory=list)
     traps: dict[Place, list[Trap]] = field(default_factory=dict)
     """Pauses, by the place at which each will strike."""
@@ -116,6 +118,7 @@ class Process:
     def pause(self, length_us: int) -> None:
         """All code of the process stops; requests on their way go on."""
         until_us = max(self.kernel.now_us, *(t.still_until_us for t in self.threads)) + length_us
+        until_us = min(until_us, self.awake_from_us)
         for each in self.threads:
             each.hold(until_us)
 

@@ -102,7 +102,7 @@ class Simulation:
             scenario.rates_ppm[number % len(scenario.rates_ppm)],
             booted_s=1_000.0 * (number + 1),
         )
-        process = Process(f"{slot}#{number}", self.kernel, clock, slot)
+        process = Process(f"{slot}#{number}", self.kernel, clock, slot, awake_from_us=scenario.quiet_us)
         deployed = Deployed(
             mode, scenario.timing_of(mode), scenario.shards, scenario.capacity, generation, scenario.clock
         )

@@ -65,7 +65,7 @@ def feed_of(connection_id: str, url: str, nature: Nature) -> Feed:
             complete=_complete if nature.resumes and nature.order == "newest_first" else None,
         ),
         retry=Retry(first_s=0.5, longest_s=5.0),
-        keepalive=Keepalive(ping_every_s=5.0, pong_within_s=5.0),
+        keepalive=Keepalive(ping_every_s=5.0, pong_within_s=5.0, stale_after_s=nature.stale_after_s),
         record=RecordShape(when=_is_record, sequence=_sequence, record_id=_record_id, unique=not nature.shared),
     )
 
@@ -113,6 +113,8 @@ class Runner:
     cut_until: Callable[[], int]
     """Until when its worker has no way to any upstream."""
     dialling: Dialling
+    suspect: bool = False
+    """Whether another worker gave the connection up for its silence."""
     over: bool = False
     stopping: bool = False
     fenced: bool = False
@@ -131,7 +133,9 @@ class Runner:
     _wake_at_s: float | None = None
 
     def __post_init__(self) -> None:
-        self._machine = Machine(feed_of(self.connection_id, self.url, self.upstream.nature), self.position)
+        self._machine = Machine(
+            feed_of(self.connection_id, self.url, self.upstream.nature), self.position, suspect=self.suspect
+        )
 
     # --- what the worker does with it ---
 
@@ -230,6 +234,12 @@ class Runner:
         def begin() -> None:
             nonlocal begun
             begun = True
+            try:
+                self.fence.check()
+            except Fenced as fenced:
+                reason = str(fenced)
+                self.kernel.after(0, lambda: self.thread.event(lambda: self._dial_failed(number, reason)))
+                return
             self._tell(number, DialBegun())
             self.kernel.after(2 * WIRE_US, lambda: self._arrive(number, host, at))
 

@@ -119,8 +119,10 @@ class ScheduleTrouble:
 class UpstreamTrouble:
     at_us: int
     connection_id: str
-    what: Literal["drop", "refuse", "reset"]
+    what: Literal["drop", "refuse", "reset", "mute"]
     length_us: int
+    who: str = "*"
+    """To whom it is mute."""
 
 
 @dataclass(frozen=True, slots=True)

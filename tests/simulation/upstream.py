@@ -31,6 +31,8 @@ class Nature:
     """Mean time between two bursts of records."""
     poison: bool = False
     """Whether its greeting kills the process that dials it, as long as things go wrong."""
+    stale_after_s: float | None = None
+    """After so long without a message its feed calls it silent; only such a one is ever muted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Socket:
     on_message: Callable[["Socket", str], None]
     on_closed: Callable[["Socket", str], None]
     open: bool = True
+    mute: bool = False
+    """Nothing comes on it any more, though it stays open and answers pings: a subscription that was forgotten."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,9 @@ class Upstream:
     refusal_cause: int = 0
     poisonous: bool = False
     resets_us: list[int] = field(default_factory=list)
+    mute_for: str = ""
+    """The slot whose sockets are mute from their beginning, until `mute_until_us`; `*`: everybody's."""
+    mute_until_us: int = 0
     _next: int = FIRST_NUMBER
     _draws: Random = field(init=False)
 
@@ -99,7 +106,7 @@ class Upstream:
             return None
         if host != self.host:
             return None
-        socket = Socket(who, on_message, on_closed)
+        socket = Socket(who, on_message, on_closed, mute=self.mute_until_us > self.kernel.now_us and self._mutes(who))
         self.sockets.append(socket)
         return socket
 
@@ -107,7 +114,7 @@ class Upstream:
         """What is sent on a new socket before anything live: the replay."""
         if self.nature.resumes and cursor is not None:
             self._replay(socket, cursor)
-        elif self.nature.order == "newest_first":
+        elif self.nature.order == "newest_first" and not socket.mute:
             socket.on_message(socket, '{"eose": true}')
 
     def hang_up(self, socket: Socket) -> None:
@@ -125,6 +132,18 @@ class Upstream:
             socket.open = False
             self.kernel.after(5 * MS, lambda s=socket: s.on_closed(s, why))  # type: ignore[misc]
         return len(dropped)
+
+    def mute(self, slot: str, length_us: int) -> int:
+        """Say nothing more to a slot's workers, on these sockets or those of the near future. Returns how many sockets
+        have fallen silent."""
+        self.mute_for, self.mute_until_us = slot, self.kernel.now_us + length_us
+        silenced = [each for each in self.sockets if self._mutes(each.who)]
+        for socket in silenced:
+            socket.mute = True
+        return len(silenced)
+
+    def _mutes(self, who: str) -> bool:
+        return self.mute_for in ("*", who.split("#", maxsplit=1)[0])
 
     def reset(self) -> None:
         """Start again as another instance, with nothing kept."""
@@ -146,8 +165,9 @@ class Upstream:
         self.kernel.after(int(self.nature.every_us * (0.5 + self._draws.random())), self._burst)
 
     def _tell(self, socket: Socket, record: Emitted) -> None:
-        text = json.dumps({"seq": record.sequence, "id": record.record_id, "at": record.at_us // MS})
-        socket.on_message(socket, text)
+        if not socket.mute:
+            text = json.dumps({"seq": record.sequence, "id": record.record_id, "at": record.at_us // MS})
+            socket.on_message(socket, text)
 
     def _replay(self, socket: Socket, cursor: int) -> None:
         wanted = [
@@ -159,4 +179,5 @@ class Upstream:
             wanted.reverse()
         for record in wanted:
             self._tell(socket, record)
-        socket.on_message(socket, '{"eose": true}')
+        if not socket.mute:
+            socket.on_message(socket, '{"eose": true}')

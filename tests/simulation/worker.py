@@ -18,9 +18,9 @@ from streamlease.flow import SendOffers as SendRequest
 from streamlease.flows import audit, inbox
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, claim
-from streamlease.flows.sweep import Sweep, stored_fleet, sweep
+from streamlease.flows.sweep import Sweep, recount, stored_fleet, sweep
 from streamlease.membership import Joined
-from streamlease.model import FleetSummary, LeaseMode, Position, Status
+from streamlease.model import FleetSummary, LeaseMode, Position, Status, StatusState
 from streamlease.timing import Instant, Timing
 from streamlease_worker import keeper_events as ke
 from streamlease_worker import supervisor_events as se
@@ -373,6 +373,8 @@ class Worker:
             case se.SweepNow(enough=enough, turn=turn):
                 flow4 = sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn)
                 self._flow(flow4, lambda found: se.Swept(found))  # type: ignore[arg-type]
+            case se.Recount():
+                self._flow(recount(shards=deployed.shards), lambda found: se.Swept(found))  # type: ignore[arg-type]
             case se.Bury(members=members):
                 self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
             case se.ReadFleet():
@@ -516,6 +518,7 @@ class Worker:
             draws=self._draws,
             cut_until=lambda: self._cut_until_us,
             dialling=self._dialling,
+            suspect=connection.status is not None and connection.status.state is StatusState.YIELDED,
         )
         self.runners[run] = runner
         started = self.world.beliefs.started
