@@ -118,6 +118,17 @@ def test_of_several_addresses_only_the_good_are_dialled() -> None:
     assert asyncio.run(_dialled(resolver, "mixed.example")) == ["8.8.8.8", "2606:4700::1111"]
 
 
+def test_no_name_leads_to_what_only_the_stack_allows_unless_the_spec_asks_for_it() -> None:
+    async def main() -> None:
+        resolver = Resolver(allowed("private"), Names(inner_example="10.0.0.1", **{"10.0.0.1": "10.0.0.1"}))
+        assert await resolver.addresses("inner.example", 443, private=True)
+        assert await resolver.addresses("10.0.0.1", 443, private=False), "an address says itself where it leads"
+        with pytest.raises(AddressRefused, match="unless the spec says private_addresses: true"):
+            await resolver.addresses("inner.example", 443, private=False)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "::1", "localhost"])
 def test_no_way_of_writing_an_address_gets_around_it(host: str) -> None:
     with pytest.raises(AddressRefused, match="a loopback address"):

@@ -119,7 +119,7 @@ def test_a_name_is_the_proxys_to_look_up_unless_it_takes_addresses() -> None:
                 names = Names(feed_example="127.0.0.1", **{"127.0.0.1": "127.0.0.1"})
                 routes = Routes(resolver=Resolver(allowed("loopback"), names))
                 url = url.replace("127.0.0.1", "feed.example")
-                route = Route(proxy=place.replace(f"{kind}:", f"{scheme}:"))
+                route = Route(proxy=place.replace(f"{kind}:", f"{scheme}:"), private_addresses=True)
                 socket = await WebSockets(routes).dial(Dial(url, route=route))
                 await socket.close(1000, "")
 

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -23,6 +23,10 @@ from streamlease_worker.addresses import Resolver
 
 PORTS = {"http": 80, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
 MOST_ANSWER_BYTES = 16 << 10
+
+type Reach = Callable[[], Awaitable[socket.socket]]
+"""A socket to the proxy itself."""
+
 _SOCKS = {"socks4": ProxyType.SOCKS4, "socks4a": ProxyType.SOCKS4}
 _VARIABLES = {
     "wss": ("wss_proxy", "https_proxy", "all_proxy"),
@@ -117,23 +121,28 @@ def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-async def through(proxy: Proxy, host: str, port: int, resolver: Resolver) -> socket.socket:
-    """A socket that leads to the host. Raises ProxyFailed, and what `Resolver.addresses` raises of either host."""
-    target = await _judged(proxy, host, port, resolver)
+async def through(proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool = True) -> socket.socket:
+    """A socket that leads to the host. Raises ProxyFailed, and what `Resolver.addresses` raises of either host, for
+    which `private` counts."""
+    target = await _judged(proxy, host, port, resolver, private=private)
+
+    async def reach() -> socket.socket:
+        return await resolver.connect(proxy.host, proxy.port, judged=proxy.judged, private=private)
+
     try:
         if proxy.scheme == "http":
-            return await _connect(proxy, target, port, resolver)
-        return await _Socks(proxy, resolver).connect(target, port)
+            return await _connect(proxy, target, port, reach)
+        return await _Socks(proxy, reach).connect(target, port)
     except SocksError as refusal:
         raise ProxyFailed(f"{proxy.name} did not connect to {host}:{port}: {_words(refusal)}") from None
     except OSError as error:
         raise ProxyFailed(f"{proxy.name} could not be reached ({error.strerror or type(error).__name__})") from None
 
 
-async def _judged(proxy: Proxy, host: str, port: int, resolver: Resolver) -> str:
+async def _judged(proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool) -> str:
     """What to ask the proxy for: the name, or for a proxy that is given addresses, the judged address."""
     try:
-        addresses = await resolver.addresses(host, port)
+        addresses = await resolver.addresses(host, port, private=private)
     except socket.gaierror:
         if proxy.scheme in ("socks4", "socks5"):
             raise
@@ -142,30 +151,25 @@ async def _judged(proxy: Proxy, host: str, port: int, resolver: Resolver) -> str
 
 
 class _Socks(SocksProxy):
-    """Reaches its own host the way every dial here does."""
-
-    def __init__(self, proxy: Proxy, resolver: Resolver) -> None:
+    def __init__(self, proxy: Proxy, reach: Reach) -> None:
         rdns = proxy.scheme in ("socks4a", "socks5h")
         kind = _SOCKS.get(proxy.scheme, ProxyType.SOCKS5)
-        super().__init__(
-            kind, proxy.host, proxy.port, proxy.user, proxy.password, rdns, forward=_Reached(proxy, resolver)
-        )
+        super().__init__(kind, proxy.host, proxy.port, proxy.user, proxy.password, rdns, forward=_Reached(reach))
 
 
 class _Reached(SocksProxy):
-    """What python-socks takes for a proxy before the proxy: it only connects."""
+    """What python-socks takes for a proxy before the proxy: it only connects, the way every dial here does."""
 
-    def __init__(self, proxy: Proxy, resolver: Resolver) -> None:
-        super().__init__(ProxyType.SOCKS5, proxy.host, proxy.port)
-        self._judged = proxy.judged
-        self._addresses = resolver
+    def __init__(self, reach: Reach) -> None:
+        super().__init__(ProxyType.SOCKS5, "", 0)
+        self._reach = reach
 
-    async def connect(self, dest_host: str, dest_port: int, *_: object, **__: object) -> socket.socket:
-        return await self._addresses.connect(dest_host, dest_port, judged=self._judged)
+    async def connect(self, *_: object, **__: object) -> socket.socket:
+        return await self._reach()
 
 
-async def _connect(proxy: Proxy, host: str, port: int, resolver: Resolver) -> socket.socket:
-    sock = await resolver.connect(proxy.host, proxy.port, judged=proxy.judged)
+async def _connect(proxy: Proxy, host: str, port: int, reach: Reach) -> socket.socket:
+    sock = await reach()
     try:
         status = await _ask_for(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", proxy, sock)
     except BaseException:

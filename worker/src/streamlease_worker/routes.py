@@ -76,9 +76,9 @@ class Routes:
             middle = proxy.chosen(route.proxy, url, self._environment)
             progress.late = "could not be reached" + (f" through {middle.name}" if middle else "")
             if middle is None:
-                sock = await self._resolver.connect(host, port)
+                sock = await self._resolver.connect(host, port, private=route.private_addresses)
             else:
-                sock = await proxy.through(middle, host, port, self._resolver)
+                sock = await proxy.through(middle, host, port, self._resolver, private=route.private_addresses)
             progress.late = "did not complete the handshake"
             yield Way(sock, context, None if context is None else route.tls.server_name or host)
 
