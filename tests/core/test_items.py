@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from streamlease import items
 from streamlease.errors import Malformed
-from streamlease.model import Connection, FleetSummary, Member, Position, Status
+from streamlease.model import Connection, FleetSummary, Member, Position, Seek, Status
 from streamlease.write import Item
 from tests.core.strategies import CONNECTIONS, JSON, MEMBERS, NAMES, POSITIONS, STATUSES
 
 NOW_MS = 1_800_000_000_000
+PLACES = st.integers(-(10**18), 10**18) | st.text(min_size=1, max_size=9)
 
 
 def connection_item(connection: Connection) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def test_a_member_comes_back_from_its_item_as_it_was(member: Member) -> None:
     assert items.member(member_item(member)) == member
 
 
-@given(CONNECTIONS, st.dictionaries(st.sampled_from(["schema", "seek", "next_release", "pages"]), JSON))
+@given(CONNECTIONS, st.dictionaries(st.sampled_from(["schema", "sink", "next_release", "pages"]), JSON))
 def test_attributes_of_a_later_release_are_left_alone(connection: Connection, more: Item) -> None:
     assert items.connection({**connection_item(connection), **more}) == connection
 
@@ -168,3 +169,22 @@ def test_anything_at_all_is_a_connection_or_malformed(changes: dict[str, Any], d
     for decode in (items.connection, items.member, items.fleet_summary):
         with contextlib.suppress(Malformed):
             decode(item)
+
+
+@given(st.sampled_from(["live", "beginning", "position"]), PLACES, st.none() | PLACES)
+def test_a_seek_comes_back_as_it_was_asked(to: Any, sequence: Any, before: Any) -> None:
+    seek = Seek(to, sequence if to == "position" else None, before)
+    found = items.connection({**an_item(), "seek": items.seek_attribute(seek)}).seek
+    assert found is not None
+    assert (found.to, str(found.sequence), str(found.from_sequence)) == (
+        to,
+        str(seek.sequence),
+        str(seek.from_sequence),
+    )
+
+
+@pytest.mark.parametrize(
+    "seek", [[], "live", {}, {"to": "elsewhere"}, {"to": "position"}, {"to": "position", "sequence": []}]
+)
+def test_a_seek_that_this_release_cannot_follow_is_none(seek: Any) -> None:
+    assert items.connection(an_item(seek=seek)).seek is None

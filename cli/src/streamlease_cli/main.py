@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
     "start": Entry("streamlease_cli.commands.switch", "start", "Start connections."),
     "stop": Entry("streamlease_cli.commands.switch", "stop", "Stop connections."),
     "rm": Entry("streamlease_cli.commands.rm", "rm", "Delete connections."),
+    "seek": Entry("streamlease_cli.commands.seek", "seek", "Let a connection go on from another place."),
     "ls": Entry("streamlease_cli.commands.ls", "ls", "List connections."),
     "describe": Entry("streamlease_cli.commands.describe", "describe", "Show everything about connections."),
     "workers": Entry("streamlease_cli.commands.workers", "workers", "List the fleet's workers."),

@@ -39,7 +39,7 @@ from streamlease.feed.events import (
 from streamlease.feed.feed import Feed
 from streamlease.feed.machine import Machine
 from streamlease.feed.secrets import references
-from streamlease.model import Position, StatusState
+from streamlease.model import Position, Seek, StatusState
 from streamlease_worker.call import Call
 from streamlease_worker.fence import Fence, Fenced
 from streamlease_worker.log import Log
@@ -92,6 +92,7 @@ class Runner:
         position: Position | None,
         *,
         suspect: bool = False,
+        seek: Seek | None = None,
         fence: Fence,
         around: Surroundings,
         advanced: Callable[[Position], None],
@@ -104,7 +105,7 @@ class Runner:
         self._reported = reported
         self._log = log
         self._fence = fence
-        self._machine = Machine(feed, position, clock=asyncio.get_running_loop().time, suspect=suspect)
+        self._machine = Machine(feed, position, clock=asyncio.get_running_loop().time, suspect=suspect, seek=seek)
         self._handle, self._draw = self._machine.handle, around.draw
         self._crashed = False
         self._told = position

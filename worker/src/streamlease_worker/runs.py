@@ -109,6 +109,7 @@ class Runs:
         return Runner(
             feed,
             connection.position,
+            seek=connection.seek,
             suspect=suspect,
             fence=self._fences[connection_id, epoch],
             around=self._around,

@@ -16,6 +16,7 @@ from streamlease.model import (
     Member,
     MemberState,
     Position,
+    Seek,
     Sequence,
     Shares,
     Status,
@@ -47,6 +48,7 @@ def connection(item: Item) -> Connection:
         lease_nonce=_optional_id(item, "lease_nonce", where),
         position=_position(item, where),
         positions_since_version=_optional_int(item, "positions_since_version", where) or 0,
+        seek=_seek(item),
         checkpoint_no=_optional_int(item, "checkpoint_no", where) or 0,
         crashes=_optional_int(item, "crashes", where) or 0,
         not_before_ms=_optional_int(item, "not_before_ms", where),
@@ -131,6 +133,32 @@ def position_attributes(position: Position) -> Item:
     if position.sequence is not None:
         attributes["last_sequence"] = str(position.sequence)
     return attributes
+
+
+def seek_attribute(seek: Seek) -> Item:
+    fields: dict[str, Value] = {"to": seek.to}
+    for name, sequence in (("sequence", seek.sequence), ("from_sequence", seek.from_sequence)):
+        if sequence is not None:
+            fields[name] = sequence if isinstance(sequence, str) or _is_storable(sequence) else str(sequence)
+    return fields
+
+
+def _seek(item: Item) -> Seek | None:
+    """What a later release asks for is nothing that this one could follow: then the position is gone, and no more."""
+    fields = item.get("seek")
+    if not isinstance(fields, Mapping):
+        return None
+    found: dict[str, Sequence | None] = {}
+    for name in ("sequence", "from_sequence"):
+        value = fields.get(name)
+        found[name] = value if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    match fields.get("to"):
+        case "live" | "beginning" as to:
+            return Seek(to, from_sequence=found["from_sequence"])
+        case "position" if found["sequence"] is not None:
+            return Seek("position", found["sequence"], found["from_sequence"])
+        case _:
+            return None
 
 
 def status_attributes(status: Status) -> Item:

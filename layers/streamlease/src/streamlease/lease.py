@@ -5,7 +5,7 @@ means, so that a simulator and DynamoDB judge the same request. Losing a race is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from streamlease import items
@@ -19,6 +19,7 @@ from streamlease.model import (
     LeaseMode,
     Position,
     Saved,
+    Seek,
     Status,
     StatusState,
 )
@@ -235,6 +236,8 @@ class Change:
     spec: Mapping[str, Value] | None = None
     labels: Mapping[str, str] | None = None
     forget_position: bool = False
+    seek: Seek | None = None
+    """Forget the position, and go on from there instead."""
     again: bool = False
     """Try it again, now: what was given up for good, or put off."""
 
@@ -262,7 +265,12 @@ def control(seen: Connection, change: Change, *, shard: str, now_ms: int, update
         attributes["spec"] = change.spec
     if change.labels is not None:
         attributes["labels"] = dict(change.labels)
-    if change.forget_position:
+    if change.seek is None and change.forget_position:
+        remove.append("seek")
+    if change.seek is not None:
+        last = None if seen.position is None else seen.position.sequence
+        attributes["seek"] = items.seek_attribute(replace(change.seek, from_sequence=last))
+    if change.forget_position or change.seek is not None:
         attributes["positions_since_version"] = seen.spec_version + 1
         remove += ["position", "last_sequence"]
     condition: Condition = Equals("spec_version", seen.spec_version)

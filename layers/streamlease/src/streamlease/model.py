@@ -77,6 +77,18 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class Seek:
+    """Where somebody asked a connection to go on. It holds while no position was made since; its owner says so in a gap
+    record."""
+
+    to: Literal["live", "beginning", "position"]
+    sequence: Sequence | None = None
+    """Of `position`: as if all up to this were durable."""
+    from_sequence: Sequence | None = None
+    """Where it stood when it was asked for, as far as the item said."""
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """A checkpoint as a position page holds it (worker mode)."""
 
@@ -113,6 +125,7 @@ class Connection:
     position: Position | None = None
     positions_since_version: int = 0
     """Positions made by an older version of the spec are not to be kept: somebody asked for a start from nowhere."""
+    seek: Seek | None = None
     checkpoint_no: int = 0
     crashes: int = 0
     not_before_ms: int | None = None

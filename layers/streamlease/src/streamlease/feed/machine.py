@@ -44,7 +44,7 @@ from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.script import capture
 from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
 from streamlease.feed.template import SEQUENCE, Templates
-from streamlease.model import Position, StatusState
+from streamlease.model import Position, Seek, StatusState
 from streamlease.write import Value
 
 SHORTEST_PROOF_S = 1.0
@@ -63,14 +63,20 @@ class Machine:
     """
 
     def __init__(
-        self, feed: Feed, position: Position | None, clock: Clock | None = None, *, suspect: bool = False
+        self,
+        feed: Feed,
+        position: Position | None,
+        clock: Clock | None = None,
+        *,
+        suspect: bool = False,
+        seek: Seek | None = None,
     ) -> None:
         """`clock`: monotonic seconds, to time an adapter by; without it, no adapter is timed. `suspect`: another worker
-        gave it up for its silence."""
+        gave it up for its silence. `seek`: where somebody asked it to go on; it holds only without a position."""
         self._feed = feed
         self._watch = None if feed.adapter is None else Watch(feed.adapter, clock)
         self._templates = Templates(feed)
-        self._intake = Intake(feed, position)
+        self._intake = Intake(feed, position, seek)
         self._backoff = Backoff(feed.retry)
         self._rules = Rules(feed)
         self._endings = Endings(feed, self._rules)

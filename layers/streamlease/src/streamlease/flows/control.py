@@ -1,13 +1,13 @@
 """What people ask for: create, change, start, stop, delete. Each names its outcome; a race is tried again here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamlease import items, lease, membership, plan
 from streamlease.errors import Denied, Unreachable
 from streamlease.flow import Flow, now, page, read, write
 from streamlease.lease import Absentee, Busy, Change, Changed, Done, Exists
-from streamlease.model import Connection, DesiredState, StatusState
+from streamlease.model import Connection, DesiredState, Seek, StatusState
 from streamlease.timing import Timing
 from streamlease.write import Read, Scan, Table, Value
 
@@ -129,8 +129,13 @@ def satisfied(seen: Connection, wanted: Change) -> bool:
         and (wanted.upstream_url is None or wanted.upstream_url == seen.upstream_url)
         and (wanted.spec is None or wanted.spec == seen.spec)
         and (wanted.labels is None or dict(wanted.labels) == dict(seen.labels))
-        and (not wanted.forget_position or _starts_from_nowhere(seen))
+        and (not wanted.forget_position or (seen.seek is None and _starts_from_nowhere(seen)))
+        and (wanted.seek is None or (_asked_for(seen) == wanted.seek and _starts_from_nowhere(seen)))
     )
+
+
+def _asked_for(seen: Connection) -> Seek | None:
+    return None if seen.seek is None else replace(seen.seek, from_sequence=None)
 
 
 def is_given_up(seen: Connection) -> bool:
