@@ -130,6 +130,13 @@ def test_the_window_is_the_lease_the_clocks_a_sweep_and_a_dial() -> None:
     assert seen.usual_s == 6 - 1 + 1 + 0.5 + 1
 
 
+def test_dials_that_an_upstream_allows_one_after_the_other_lengthen_the_window() -> None:
+    found = planned("--connections", "10000", "--dials-per-s", "1")["modes"]["worker"]["failover_s"]
+    assert found["dial"] == 1 + 500
+    assert found["at_most"] == 9 + 500
+    assert "failover at most 509 s" in plan("--connections", "10000", "--dials-per-s", "1").stdout
+
+
 @pytest.mark.parametrize(("failover_s", "heartbeat_ms"), [(33.0, 10_000), (9.0, 2_000), (6.0, 1_000)])
 def test_a_wanted_failover_says_the_lease(failover_s: float, heartbeat_ms: int) -> None:
     timing = timing_for(failover_s)

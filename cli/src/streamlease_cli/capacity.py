@@ -50,10 +50,16 @@ class Window:
         return self.lease_s + self.skew_s + self.sweep_s + self.dial_s
 
 
-def window(timing: Timing) -> Window:
+def window(timing: Timing, *, queue_s: float = 0.0) -> Window:
+    """`queue_s`: what the last connection waits for its dial, where an upstream allows only so many a second."""
     lease_s, skew_s, sweep_s, dial_s = (each / 1_000 for each in (timing.lease_ms, timing.skew_ms, SWEEP_MS, DIAL_MS))
-    usual_s = lease_s - timing.heartbeat_ms / 2_000 + skew_s + sweep_s / 2 + dial_s
-    return Window(lease_s, skew_s, sweep_s, dial_s, usual_s)
+    usual_s = lease_s - timing.heartbeat_ms / 2_000 + skew_s + sweep_s / 2 + dial_s + queue_s / 2
+    return Window(lease_s, skew_s, sweep_s, dial_s + queue_s, usual_s)
+
+
+def dial_queue_s(fleet: Fleet, dials_per_s: float | None) -> float:
+    """How long the dials take of the connections that one death sets free, all of them to one host."""
+    return fleet.connections / fleet.workers / dials_per_s if dials_per_s else 0.0
 
 
 def timing_for(failover_s: float) -> Timing:

@@ -15,6 +15,8 @@ from streamlease.spec.unfit import Unfit
 from streamlease.timing import Timing
 from streamlease_cli.capacity import (
     LEAST_HEARTBEAT_MS,
+    Window,
+    dial_queue_s,
     limits,
     shards_advice,
     shards_needed,
@@ -127,6 +129,12 @@ class _Seconds(click.ParamType[float]):
     help="Deployments a month; each moves every connection once.  [default: 30]",
 )
 @click.option(
+    "--dials-per-s",
+    type=click.FloatRange(0.001, 100_000),
+    metavar="N",
+    help="What an upstream host allows the fleet, if all connections go to one.  [no limit]",
+)
+@click.option(
     "--prices",
     "prices_file",
     type=click.Path(path_type=Path),
@@ -153,6 +161,7 @@ def plan(
     checkpoint_s: float,
     item_bytes: int,
     deploys: float,
+    dials_per_s: float | None,
     prices_file: Path | None,
     *,
     show_prices: bool,
@@ -186,10 +195,11 @@ def plan(
     )
     modes = list(LeaseMode) if mode == "both" else [LeaseMode(mode)]
     bills = [bill(each, _timing(each, failover_s, heartbeat_s, lease_s), fleet, prices) for each in modes]
+    windows = [window(each.timing, queue_s=dial_queue_s(fleet, dials_per_s)) for each in bills]
     if invocation.as_json:
-        print_json(_as_json(bills, fleet, prices))
+        print_json(_as_json(bills, windows, fleet, prices))
     else:
-        _print(bills, fleet, prices)
+        _print(bills, windows, fleet, prices)
 
 
 def _timing(mode: LeaseMode, failover_s: float | None, heartbeat_s: float | None, lease_s: float | None) -> Timing:
@@ -217,16 +227,15 @@ def _timing(mode: LeaseMode, failover_s: float | None, heartbeat_s: float | None
 # --- for people ------------------------------------------------------------------------------------------------------
 
 
-def _print(bills: list[Bill], fleet: Fleet, prices: Prices) -> None:
+def _print(bills: list[Bill], windows: list[Window], fleet: Fleet, prices: Prices) -> None:
     money = _money(prices)
     per_worker = math.ceil(fleet.connections / fleet.workers)
     click.echo(
         f"{count(fleet.connections, 'connection')} over {count(fleet.workers, 'worker')} ({per_worker:,} each),"
         f" {fleet.records_per_s:,.0f} records a second of {fleet.record_bytes:,} bytes"
     )
-    for each in bills:
+    for each, seen in zip(bills, windows, strict=True):
         name, heartbeat_s = each.mode.value, each.timing.heartbeat_ms / 1_000
-        seen = window(each.timing)
         click.echo("")
         click.echo(f"{name} mode, heartbeat {heartbeat_s:g} s, lease {seen.lease_s:g} s")
         print_table(("A MONTH", "USES", "COSTS"), [(line.name, line.usage, money(line.cost)) for line in each.lines])
@@ -269,14 +278,14 @@ def _money(prices: Prices) -> Any:
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
-def _as_json(bills: list[Bill], fleet: Fleet, prices: Prices) -> Mapping[str, object]:
+def _as_json(bills: list[Bill], windows: list[Window], fleet: Fleet, prices: Prices) -> Mapping[str, object]:
     taken = flow(fleet)
     return {
         "connections": fleet.connections,
         "workers": fleet.workers,
         "prices": {"region": prices.region, "date": prices.date, "source": prices.source, "currency": prices.currency},
         "fleet": asdict(fleet),
-        "modes": {each.mode.value: _mode_json(each, fleet) for each in bills},
+        "modes": {each.mode.value: _mode_json(each, seen, fleet) for each, seen in zip(bills, windows, strict=True)},
         "records_stream": {
             "bytes_per_s": round(taken.bytes, 1),
             "kinesis_records_per_s": round(taken.kinesis_records, 1),
@@ -286,8 +295,7 @@ def _as_json(bills: list[Bill], fleet: Fleet, prices: Prices) -> Mapping[str, ob
     }
 
 
-def _mode_json(each: Bill, fleet: Fleet) -> Mapping[str, object]:
-    seen = window(each.timing)
+def _mode_json(each: Bill, seen: Window, fleet: Fleet) -> Mapping[str, object]:
     return {
         "heartbeat_ms": each.timing.heartbeat_ms,
         "lease_ms": each.timing.lease_ms,
