@@ -230,3 +230,27 @@ def test_a_final_answer_on_the_old_socket_ends_the_new_one_too() -> None:
     assert driver.all(Finished) == []
     driver.on(Closed("closed", 1000, socket=2))
     assert driver.last(Finished).outcome == "fatal"
+
+
+def test_a_new_socket_that_says_too_much_before_it_is_ready_takes_over_and_what_is_not_proven_is_told() -> None:
+    driver = driver_of(**OVERLAP, ready="ready")
+    driver.on(Opened())
+    driver.message({"ready": 1})
+    driver.wake()
+    driver.on(Opened(2))
+    for number in range(MOST_WAITING):
+        driver.on(Message(str(number), WALL_MS, 2))
+    driver.wake()
+    assert driver.last(Close).socket == 1
+    assert len(driver.gaps) == 1
+    assert len(driver.records) == 1 + MOST_WAITING
+    driver.message({"ready": 1}, socket=2)
+    assert driver.states == ["CONNECTING", "STREAMING", "CONNECTING", "STREAMING"]
+
+
+def test_a_new_socket_that_dies_while_both_are_open_is_no_reason_to_wake_without_end() -> None:
+    driver = driver_of(**OVERLAP)
+    rotated(driver)
+    driver.on(Closed("gone", 1006, socket=2))
+    assert driver.wake_at_s is not None
+    assert driver.wake_at_s > driver.now_s + 1

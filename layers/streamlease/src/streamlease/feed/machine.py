@@ -444,9 +444,17 @@ class Machine:
 
     # --- from one socket to the next ----------------------------------------------------------------------------------
 
+    @property
+    def _can_rotate(self) -> bool:
+        return self._main is not None and self._main.is_open and self._next is None and self._last is None
+
+    @property
+    def _can_change(self) -> bool:
+        return self._next is not None and self._next.is_open
+
     def _rotate(self, now_s: float, draw: float, commands: list[Command]) -> None:
         main = self._main
-        if main is None or self._next is not None or self._last is not None or not main.is_open:
+        if main is None or not self._can_rotate:
             return
         if not self._feed.rotation.overlap:
             self._turn.over()
@@ -494,11 +502,13 @@ class Machine:
             else:
                 session.liveness.on_time()
             self._wake(session, now_s, draw, commands)
-        if self._finished or self._ending is not None:
+        if self._ending is not None:
+            if not self._finished and all(session.aborted for session in self._sessions()):
+                self._finish(commands)
             return
         if self._waiting_until_s is not None and now_s >= self._waiting_until_s:
             self._dial(now_s, commands)
-        if self._turn.change_due(now_s) and self._next is not None and self._next.phase is Phase.STREAMING:
+        if self._turn.change_due(now_s) and self._can_change:
             self._last = self._main
             self._change(now_s, draw, commands)
             if self._last is not None:
@@ -515,8 +525,6 @@ class Machine:
             code = GAVE_UP if self._ending is None else self._feed.close_code
             what = "call before the dial" if session.phase is Phase.FETCHING else "dial"
             session.close(f"the {what} did not end in time", now_s, commands, code=code, abort=True)
-            if self._ending is not None and all(each.aborted for each in self._sessions()):
-                self._finish(commands)
 
     def _wake_adapter(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
         if session.is_open and session.adapter_at_s is not None and now_s >= session.adapter_at_s:
@@ -528,7 +536,8 @@ class Machine:
             return
         times = [session.due_s() for session in self._sessions()]
         if self._ending is None:
-            times += [self._waiting_until_s, self._turn.due_s()]
+            turn = self._turn.due_s(can_rotate=self._can_rotate, can_change=self._can_change)
+            times += [self._waiting_until_s, turn]
         due_s = min((time for time in times if time is not None), default=None)
         if due_s is not None and due_s != self._wake_at_s:
             self._wake_at_s = due_s

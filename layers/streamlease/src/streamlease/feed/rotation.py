@@ -63,7 +63,7 @@ class Turn:
         self._change_at_s = now_s + self._rotation.overlap_s
 
     def keep(self, kept: Kept, now_s: float) -> None:
-        """A message of the new socket."""
+        """A message of the new socket. When too many wait it takes over, ready or not."""
         self._kept.append(kept)
         self._kept_bytes += len(kept.message.data)
         if len(self._kept) >= MOST_WAITING or self._kept_bytes >= MOST_WAITING_BYTES:
@@ -81,9 +81,10 @@ class Turn:
     def due(self, now_s: float) -> bool:
         return self._due_s is not None and now_s >= self._due_s
 
-    def due_s(self) -> float | None:
-        times = [time for time in (self._due_s, self._change_at_s) if time is not None]
-        return min(times, default=None)
+    def due_s(self, *, can_rotate: bool, can_change: bool) -> float | None:
+        """What is due and cannot be done waits for an event, not for a time."""
+        times = (self._due_s if can_rotate else None, self._change_at_s if can_change else None)
+        return min((time for time in times if time is not None), default=None)
 
     def _drop(self) -> None:
         self._kept, self._kept_bytes, self._change_at_s = [], 0, None
