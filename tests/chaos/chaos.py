@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--workers is 2 to 8, --connections 2 to 200")
     if told.seed is not None and told.seed < 0:
         parser.error(f"--seed is {told.seed}: say 0 or more")
+    if not sys.platform.startswith("linux"):
+        sys.stderr.write("chaos: it needs Linux, where a process's disk can be full (prlimit) and others' is not\n")
+        return 1
     seed: int = secrets.randbelow(1_000_000_000) if told.seed is None else told.seed
     folder = Path(tempfile.mkdtemp(prefix="streamlease-chaos-"))
     shown = PlainLines(sys.stderr)
