@@ -8,11 +8,12 @@ that nobody named, or to one address after the other for ever. What goes wrong c
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.frames import Opcode
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
@@ -76,11 +77,22 @@ class Transport(Protocol):
         """Make an HTTP call, in `timeout_s`. Secrets are filled in already. Raises Unfetched."""
 
 
-class WebSockets:
-    """For one event loop."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an upstream answered to a handshake. Headers may hold what it was told, and session cookies."""
 
-    def __init__(self, routes: Routes) -> None:
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    peer: str | None
+    """The address that was dialled; None where it is not known."""
+
+
+class WebSockets:
+    """For one event loop. `answered` is told of each answer to a handshake, also of those that refuse it."""
+
+    def __init__(self, routes: Routes, answered: Callable[[Answer], None] | None = None) -> None:
         self._routes = routes
+        self._answered = answered
 
     async def dial(self, dial: Dial) -> Socket:
         progress = Progress()
@@ -88,8 +100,11 @@ class WebSockets:
             async with asyncio.timeout(dial.open_timeout_s):
                 connection = await self._open(dial, progress)
         except (OSError, TimeoutError, WebSocketException, ValueError, StreamleaseError) as error:
+            if isinstance(error, InvalidStatus):
+                self._tell(error.response, None)
             raise SocketEnded(endings.failed(error, dial, progress.late), endings.counted(error)) from None
         if connection.response is not None:
+            self._tell(connection.response, connection.remote_address)
             connection.response.headers.clear()
         connection.request = None
         connection.response = _NOTHING  # not None, which would mean that the handshake is still to come
@@ -97,6 +112,11 @@ class WebSockets:
 
     async def fetch(self, call: Fetch) -> Fetched:
         return await fetch(call, self._routes)
+
+    def _tell(self, response: Response, peer: object) -> None:
+        if self._answered is not None:
+            address = str(peer[0]) if isinstance(peer, tuple) else None
+            self._answered(Answer(response.status_code, tuple(response.headers.raw_items()), address))
 
     async def _open(self, dial: Dial, progress: Progress) -> ClientConnection:
         async with self._routes.to(dial.url, dial.route, progress) as way:

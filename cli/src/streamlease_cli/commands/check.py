@@ -1,4 +1,4 @@
-"""`streamlease check`: validate files and explain them. Needs no AWS."""
+"""`streamlease check`: validate files and explain them, and try them where asked. Needs no AWS."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,11 +7,13 @@ import click
 
 from streamlease.feed import secrets
 from streamlease.spec import ConnectionSpec, compile_spec, explain
+from streamlease_cli import dialling
 from streamlease_cli.documents import read_specs, wanted
-from streamlease_cli.errors import BAD_INPUT
+from streamlease_cli.errors import BAD_INPUT, FAILED, BadInput
 from streamlease_cli.invocation import Invocation, pass_invocation, printing_options
 from streamlease_cli.output import clean, count, note, print_json
 from streamlease_cli.redaction import without_credentials
+from streamlease_worker.trial import Trial
 
 _ENVIRONMENT = "env:"
 
@@ -27,10 +29,28 @@ _ENVIRONMENT = "env:"
     show_default=True,
     help="What an env: secret is that is not set here.",
 )
+@click.option("--dial", is_flag=True, help="Dial each connection once from here, and show the handshake.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 300),
+    default=5.0,
+    show_default=True,
+    help="With --dial: seconds to wait for a first message, once a connection is ready.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say what is wrong, explain nothing.")
 @printing_options
 @pass_invocation
-def check(invocation: Invocation, paths: tuple[str, ...], on_missing: str, *, recursive: bool, quiet: bool) -> None:
+def check(
+    invocation: Invocation,
+    paths: tuple[str, ...],
+    on_missing: str,
+    *,
+    recursive: bool,
+    quiet: bool,
+    dial: bool,
+    wait_s: float,
+) -> None:
     """Validate connection files, and explain what each connection will do. Works without AWS.
 
     FILE is a file, a folder, or - for standard input.
@@ -39,6 +59,7 @@ def check(invocation: Invocation, paths: tuple[str, ...], on_missing: str, *, re
     Examples:
       streamlease check feeds.yaml
       streamlease check feeds/ --secrets error --quiet
+      streamlease check feeds.yaml --dial
     """
     loaded = read_specs(paths, recursive=recursive)
     problems, warnings = list(loaded.problems), []
@@ -48,18 +69,25 @@ def check(invocation: Invocation, paths: tuple[str, ...], on_missing: str, *, re
             problems += missing
         elif on_missing == "warn":
             warnings += missing
+    trials = _tried(loaded.specs, wait_s) if dial and not problems else []
+    for (spec, where), trial in zip(loaded.specs, trials, strict=False):
+        warnings += [f"{where}: connection {spec.id!r}: {sentence}" for sentence in dialling.warnings(trial)]
+    failed = sum(not trial.streaming for trial in trials)
     if invocation.as_json:
-        print_json(
-            {
-                "ok": not problems,
-                "problems": problems,
-                "warnings": warnings,
-                "connections": [_fields(spec, where) for spec, where in loaded.specs],
-            }
-        )
+        document: dict[str, object] = {
+            "ok": not problems and not failed,
+            "problems": problems,
+            "warnings": warnings,
+            "connections": [_fields(spec, where) for spec, where in loaded.specs],
+        }
+        if dial:
+            document["dialled"] = [
+                dialling.fields(spec.id, trial) for (spec, _), trial in zip(loaded.specs, trials, strict=False)
+            ]
+        print_json(document)
     else:
         if not quiet:
-            _explain(loaded.specs)
+            _explain(loaded.specs, trials)
         for warning in warnings:
             note(clean(f"warning: {warning}"))
         for problem in problems:
@@ -67,15 +95,29 @@ def check(invocation: Invocation, paths: tuple[str, ...], on_missing: str, *, re
     if problems:
         note(f"{count(len(problems), 'problem')}")
         raise click.exceptions.Exit(BAD_INPUT)
+    if failed:
+        note(f"{failed} of {count(len(trials), 'connection')} could not be opened")
+        raise click.exceptions.Exit(FAILED)
     if not invocation.as_json:
-        note(f"{count(len(loaded.specs), 'connection')}, nothing wrong")
+        note(f"{count(len(loaded.specs), 'connection')}, {'all ready' if dial else 'nothing wrong'}")
 
 
-def _explain(specs: Sequence[tuple[ConnectionSpec, str]]) -> None:
-    for spec, where in specs:
+def _tried(specs: Sequence[tuple[ConnectionSpec, str]], wait_s: float) -> list[Trial]:
+    if len(specs) > dialling.MOST:
+        raise BadInput(
+            f"these are {len(specs)} connections, and --dial tries {dialling.MOST} at most: name a file with fewer"
+        )
+    return dialling.dial([spec for spec, _ in specs], os.environ, wait_s)
+
+
+def _explain(specs: Sequence[tuple[ConnectionSpec, str]], trials: Sequence[Trial]) -> None:
+    for number, (spec, where) in enumerate(specs):
         click.echo(clean(f"{spec.id} ({where})"))
         for line in explain(spec):
             click.echo(clean(f"  {line}"))
+        if trials:
+            for line in dialling.lines(trials[number]):
+                click.echo(clean(f"  {line}"))
 
 
 def _fields(spec: ConnectionSpec, where: str) -> Mapping[str, object]:
