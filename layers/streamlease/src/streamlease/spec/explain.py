@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from streamlease.feed import secrets
+from streamlease.spec import explain_session
 from streamlease.spec.adapters import installed
 from streamlease.spec.compile import compile_spec
 from streamlease.spec.dial import explained
 from streamlease.spec.model import ConnectionSpec
 from streamlease.spec.record import is_of_message
+from streamlease.spec.session import Step
 from streamlease.spec.url import shortened
 
 
@@ -25,10 +27,11 @@ def _dial(spec: ConnectionSpec) -> Iterator[str]:
     found = sorted(secrets.references(compile_spec(spec)))
     if found:
         yield f"looks up at each dial: {', '.join(found)}"
-    if spec.open:
-        yield f"sends {_count(len(spec.open), 'message')} once the socket is open"
+    yield from explain_session.before_dial(spec)
+    yield from explain_session.script(spec)
     if spec.ready is None:
-        yield "counts as streaming as soon as the socket is open"
+        waits = any(isinstance(entry, Step) and (entry.expect or entry.answers) for entry in spec.open)
+        yield f"counts as streaming as soon as {'all of that is done' if waits else 'the socket is open'}"
     else:
         yield f"counts as streaming once {spec.ready.when} holds of a message, for which it waits {spec.ready.within}"
 
@@ -107,6 +110,12 @@ def _resume(spec: ConnectionSpec) -> Iterator[str]:
         yield f"moves the position only once a replay is complete ({resume.complete}) and all of it is durable"
     if resume.at_most is not None:
         yield f"leaves a gap record after a replay of {resume.at_most} records, for there may have been more"
+    if resume.token is not None:
+        kept = " and ".join(name for name in (resume.token, resume.url) if name is not None)
+        yield f"keeps {kept} with the position, and resumes only with it"
+    if resume.reaches_back is not None:
+        what = "leaves a gap record" if resume.too_old == "live" else "gives up for good"
+        yield f"{what} where the cursor is older than {resume.reaches_back}"
     if resume.without_cursor == "live":
         yield "leaves a gap record where a connection breaks before its first sequence is known"
 
@@ -121,6 +130,7 @@ def _life(spec: ConnectionSpec) -> Iterator[str]:
         f"waits up to {retry.first} before it dials again, doubling up to {retry.longest};"
         f" starts over after {retry.proven_after} of streaming or durable records"
     )
+    yield from explain_session.life(spec)
     statuses = ", ".join(str(status) for status in retry.fatal_http_statuses) or "no HTTP status"
     codes = ", ".join(str(code) for code in retry.fatal_close_codes) or "no close code"
     yield f"gives up for good on HTTP {statuses} and on {codes}"
@@ -139,9 +149,7 @@ def _warnings(spec: ConnectionSpec) -> Iterator[str]:
         yield "warning: ws:// carries its secrets in the clear; use wss:// where the upstream has it"
     if spec.takes_cursor and spec.record.id is None and not spec.record.unique:
         yield "warning: a resume may repeat records that nobody can tell are the same; set record.id or record.unique"
+    if spec.rotate.order == "make_before_break" and spec.record.id is None and not spec.record.unique:
+        yield "warning: two open sockets give records twice, and nobody can tell them; set record.id or record.unique"
     if spec.resume.query and any(name in spec.query for name in spec.resume.query):
         yield "note: resume.query replaces the parameter of the same name in query while there is a cursor"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

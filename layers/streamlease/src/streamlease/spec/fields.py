@@ -240,7 +240,7 @@ def _template_text(value: object) -> str:
 def _variable_name(value: object) -> str:
     text = _text(value, "a name")
     if placeholders.NAME.fullmatch(f"{{{text}}}") is None:
-        raise Unfit(f"is {text!r}; a name is letters, digits and _, not beginning with a digit")
+        raise Unfit(f"is {text!r}, and no name: letters, digits and _, not beginning with a digit")
     return text
 
 
@@ -257,7 +257,7 @@ def _captures(value: object) -> dict[str, str]:
             _free_name(name)
             _extractor(path)
         except Unfit as error:
-            raise Unfit(f"has {shown(name)}, which {error}") from None
+            raise Unfit(f"has {name}, which {error}") from None
     return captures
 
 
