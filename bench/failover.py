@@ -37,6 +37,8 @@ from streamlease_cli.local.watch import Watch
 
 KILL_OVER_S = 2.0
 """A kill's p99 is to stay within lease + skew + this: a sweep and a dial."""
+SHORT_LEASE_S, SHORT_KILL_S = 3.0, 5.0
+"""Of the shortest lease more is asked."""
 DRAIN_P99_S = 1.0
 DEPLOY_MOVES = 1
 WITHIN_S = 120.0
@@ -301,7 +303,8 @@ def figures(wanted: Wanted, evidence: Evidence, acts: Acts) -> dict[str, Any]:
 
 def unmet(wanted: Wanted, found: Report, deployed_: Deployment) -> list[str]:
     """Goals that were missed, a sentence each."""
-    limit_s = (wanted.timing.lease_ms + SKEW_MS) / 1_000 + KILL_OVER_S
+    lease_s = wanted.timing.lease_ms / 1_000
+    limit_s = SHORT_KILL_S if lease_s <= SHORT_LEASE_S else lease_s + SKEW_MS / 1_000 + KILL_OVER_S
     kill_s, drain_s = found.kill.gap_seconds.p99, found.drain.gap_seconds.p99
     sentences = []
     if kill_s is None or kill_s > limit_s or found.kill.unrecovered:

@@ -1,5 +1,7 @@
 """What the failover bench makes of the workers' logs."""
 
+from dataclasses import replace
+
 from bench.failover import Acts, Deployment, Wanted, deployment, rank, unmet
 from streamlease.model import LeaseMode
 from streamlease.timing import Timing
@@ -66,6 +68,12 @@ WANTED = Wanted(LeaseMode.WORKER, Timing(heartbeat_ms=2_000, lease_ms=6_000), 10
 
 def test_goals_that_are_kept_to_leave_nothing_to_say() -> None:
     assert unmet(WANTED, reported(9.0, 1.0), Deployment(1, 0, (0.5,))) == []
+
+
+def test_of_the_shortest_lease_five_seconds_are_asked() -> None:
+    short = replace(WANTED, timing=Timing(heartbeat_ms=1_000, lease_ms=3_000))
+    assert unmet(short, reported(5.0, 1.0), Deployment(1, 0, ())) == []
+    assert unmet(short, reported(5.1, 1.0), Deployment(1, 0, ())) != []
 
 
 def test_each_goal_that_is_missed_is_said() -> None:
