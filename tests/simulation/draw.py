@@ -277,7 +277,19 @@ class _Trouble:
             case "scale":
                 return Scale(at_us, draws.choice((-1, 1)))
             case "act":
-                wants = ("start", "stop", "stop", "edit", "delete", "create", "start", "forget", "replace", "replace")
+                wants = (
+                    "start",
+                    "stop",
+                    "stop",
+                    "edit",
+                    "delete",
+                    "create",
+                    "start",
+                    "forget",
+                    "seek",
+                    "replace",
+                    "replace",
+                )
                 return Act(at_us, draws.choice(self.ids), draws.choice(wants))  # type: ignore[arg-type]
             case _:
                 delay_us = draws.choice((S // 2, S, 3 * S, self.lease_us, 2 * self.lease_us, 45 * S, MINUTE))

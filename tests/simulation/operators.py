@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Literal
 
 from streamlease.errors import Fault
@@ -9,7 +10,7 @@ from streamlease.flow import Flow
 from streamlease.flows import control
 from streamlease.flows.control import Operator
 from streamlease.lease import Absentee, Busy, Change, Changed, Done
-from streamlease.model import DesiredState
+from streamlease.model import DesiredState, Seek
 from streamlease.timing import Timing
 from tests.simulation.clock import Clock
 from tests.simulation.drive import drive
@@ -37,8 +38,10 @@ class People:
     acts: dict[str, int] = field(default_factory=dict)
     """When somebody last asked something of a connection, by connection; true microseconds."""
     _process: Process = field(init=False)
+    _draws: Random = field(init=False)
 
     def __post_init__(self) -> None:
+        self._draws = self.kernel.draws("people")
         self._process = Process("operator", self.kernel, Clock(booted_s=5_000.0), "operator")
 
     def create_all(self, ids: tuple[str, ...]) -> None:
@@ -103,10 +106,24 @@ class People:
                 self.edits += 1
                 wanted = Change(spec={"edit": self.edits}, forget_position=True)
                 return control.change(connection_id, wanted, operator=operator)
+            case "seek":
+                return control.change(connection_id, Change(seek=self._somewhere(connection_id)), operator=operator)
             case "move":
                 return control.change(connection_id, Change(upstream_url=self._url(connection_id)), operator=operator)
             case "delete" | "replace" | "flurry":
                 return control.delete(connection_id, operator=operator)
+
+    def _somewhere(self, connection_id: str) -> Seek:
+        """Live, from the beginning, or from the middle of what the upstream has said so far."""
+        upstream = self.upstreams[connection_id]
+        said = [each.sequence for each in upstream.emitted if each.instance == upstream.instance]
+        match self._draws.choice(("live", "beginning", "position")):
+            case "position" if said:
+                return Seek("position", said[len(said) // 2])
+            case "beginning":
+                return Seek("beginning")
+            case _:
+                return Seek("live")
 
     def _url(self, connection_id: str) -> str:
         return f"wss://{self.upstreams[connection_id].host}/"

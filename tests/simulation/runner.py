@@ -36,7 +36,7 @@ from streamlease.feed.events import (
 from streamlease.feed.events import Event as FeedEvent
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
 from streamlease.feed.machine import Machine
-from streamlease.model import Position, StatusState
+from streamlease.model import Position, Seek, StatusState
 from streamlease.write import Value
 from streamlease_worker.fence import Fence, Fenced
 from tests.simulation.dialling import Dialling
@@ -115,6 +115,8 @@ class Runner:
     dialling: Dialling
     suspect: bool = False
     """Whether another worker gave the connection up for its silence."""
+    seek: Seek | None = None
+    """Where somebody asked it to go on."""
     over: bool = False
     stopping: bool = False
     fenced: bool = False
@@ -134,7 +136,10 @@ class Runner:
 
     def __post_init__(self) -> None:
         self._machine = Machine(
-            feed_of(self.connection_id, self.url, self.upstream.nature), self.position, suspect=self.suspect
+            feed_of(self.connection_id, self.url, self.upstream.nature),
+            self.position,
+            suspect=self.suspect,
+            seek=self.seek,
         )
 
     # --- what the worker does with it ---

@@ -157,7 +157,7 @@ class Act:
 
     at_us: int
     connection_id: str
-    what: Literal["start", "stop", "edit", "delete", "create", "forget", "move", "replace", "flurry"]
+    what: Literal["start", "stop", "edit", "delete", "create", "forget", "seek", "move", "replace", "flurry"]
     """`replace`: stop, delete as soon as that may be, create anew. `flurry`: create or start, edits on its heels."""
 
 

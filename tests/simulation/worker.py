@@ -517,6 +517,7 @@ class Worker:
             cut_until=lambda: self._cut_until_us,
             dialling=self._dialling,
             suspect=connection.status is not None and connection.status.state is StatusState.YIELDED,
+            seek=connection.seek,
         )
         self.runners[run] = runner
         started = self.world.beliefs.started
