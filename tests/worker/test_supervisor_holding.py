@@ -284,6 +284,21 @@ def test_a_quarantine_lasts_longer_each_time_up_to_an_hour_and_begins_anew_after
     assert status.until_ms - status.since_ms <= 300_000
 
 
+@pytest.mark.parametrize(("lived_s", "remembers"), [(10, True), (400, False)])
+def test_what_another_worker_gave_it_up_for_is_forgotten_once_it_has_run_for_long(
+    lived_s: float, remembers: bool
+) -> None:
+    bench = Bench()
+    bench.offer("a")
+    bench.claimed("a", status=Status(StatusState.YIELDED, bench.clock.wall_ms, "no message for 60 s"))
+    (start,) = bench.do(Accepted("a", EPOCH))
+    assert isinstance(start, Start)
+    bench.wait(lived_s)
+    bench.end(start, "crashed", "a fault")
+    (again,) = [command for command in bench.wait(5) if isinstance(command, Start)]
+    assert (again.connection.status is not None) is remembers
+
+
 def test_a_drain_that_meets_a_quarantine_only_releases() -> None:
     bench = Bench()
     start = bench.run("a")

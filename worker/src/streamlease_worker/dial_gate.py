@@ -16,7 +16,7 @@ from streamlease.errors import Fault
 from streamlease.timing import Instant
 from streamlease_worker.jitter import backoff_s, draw
 
-MOST_UNDER_WAY = 100
+MOST_UNDER_WAY = 256
 """Handshakes at a time: TLS costs a core some milliseconds each, and all of them at once would all run out of time."""
 MOST_UNDER_WAY_TO_A_HOST = 32
 """A host that never answers leaves the rest to the others. No more than `routes` lets through at a time: there, what

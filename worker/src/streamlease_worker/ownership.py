@@ -141,7 +141,10 @@ def ended(ours: Ownership, event: RunnerEnded, run: int, now: Instant) -> list[C
     ours.phase = Phase.RESTING
     if event.outcome == "fatal":
         return [_status(ours, StatusState.FAILED, event.reason, now)]
-    ours.crashes = 1 if now.mono_s - ours.started_s >= PROVEN_S else ours.crashes + 1
+    if now.mono_s - ours.started_s >= PROVEN_S:
+        ours.crashes = 0
+        ours.connection = replace(ours.connection, status=None)  # what another worker gave it up for is long ago
+    ours.crashes += 1
     wait_s = backoff_s(ours.crashes, FIRST_RESTART_S, LONGEST_RESTART_S, ours.connection_id)
     ours.restart_at_s = now.mono_s + wait_s
     return [_status(ours, StatusState.BACKOFF, event.reason, now)]

@@ -22,7 +22,8 @@ PARTITION = "#dials"
 SHARE_OF_A_SLICE = 10
 """A slice is at most this part of the limit."""
 LONGEST_SLICE_MS = 30_000
-SHORTEST_SLICE_MS = 2_000
+SHORTEST_SLICE_MS = 5_000
+"""Secrets are looked up between a turn and its dial."""
 SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 600_000
 RESERVED_MS = 1_000
 """How soon to look again while what is free is left to others, who have waited for longer."""
