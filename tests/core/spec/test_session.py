@@ -116,7 +116,7 @@ def test_it_is_said_in_words_with_no_secret_and_no_query() -> None:
     lines = explain(one(**ALL))
     text = "\n".join(lines)
     for words in (
-        "calls POST https://feed.test/open before each dial, within 4s, keeps ticket of the answer, and dials the URL at",
+        "calls POST https://feed.test/open before each dial, within 4s, keeps ticket of the answer, and dials the URL",
         "makes at for each dial and message: the time in s, 10s later",
         "makes jwt for each dial and message: a token signed by ES256 with secretsmanager:cdp#key",
         "sends 1 message once the socket is open",
