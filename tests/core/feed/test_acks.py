@@ -178,8 +178,10 @@ def test_a_book_says_nothing_twice_and_nothing_of_a_closed_socket() -> None:
     book = AckBook(Acks("{id}", {"id": lambda value: value}))
     book.received("a", 1, delivered=1, durable=0)
     book.received("b", 2, delivered=2, durable=0)
+    book.received("c", 1, delivered=3, durable=0)
     book.durable(1)
     book.closed(1)
+    assert len(book) == 1
     assert book.take() == []
     book.durable(2)
     assert [due.values for due in book.take()] == [{"id": "b"}]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamlease.feed.decoding import MOST_ENTRIES, Undecodable
 from streamlease.feed.events import Closed, Deliver, Dial, Finished, Message, Record
-from streamlease.feed.feed import Feed, RecordShape, Resume
+from streamlease.feed.feed import Feed, RecordShape, Resume, Rule
 from streamlease.feed.recent import Window
 from streamlease.feed.shape import Dedupe, Series
 from streamlease.model import Position
@@ -66,6 +66,17 @@ def test_no_position_lies_within_a_frame_of_several_messages() -> None:
     driver.acknowledge(2)
     assert driver.sequence() == 9
     assert driver.on(Message("0", WALL_MS)) == []
+
+
+def test_a_frame_that_was_broken_off_moves_no_position_for_what_was_left_of_it_is_still_to_come() -> None:
+    frame: list[Any] = [{"time_us": 9}, {"bye": True}, {"time_us": 8}]
+    rule = Rule(message=path("bye"), action="retry", name="goodbye")
+    driver = Driver(replace(jetstream(), decode=lambda _: frame, rules=(rule,)))
+    driver.stream()
+    driver.on(Message("", WALL_MS))
+    assert [record.sequence for record in driver.records] == [9]
+    driver.acknowledge_all()
+    assert driver.sequence() is None
 
 
 def test_a_message_without_the_list_or_with_too_many_entries_is_delivered_whole() -> None:
@@ -138,6 +149,7 @@ def test_ranges_have_to_meet() -> None:
         driver, {"U": 1, "n": 10}, {"U": 11, "n": 15}, {"U": 14, "n": 20}, {"U": 22, "n": 25}, {"U": 3, "n": 9}
     )
     assert told == [(20, 22)]
+    assert series(driver, {"U": 26, "n": 30}) == [(20, 22)]
 
 
 def test_a_record_that_names_the_one_before_may_jump_and_even_fall() -> None:
@@ -317,10 +329,11 @@ def test_an_upstream_whose_oldest_is_past_the_cursor_leaves_a_gap_up_to_there() 
     driver.message({"time_us": 50})
     driver.message({"oldest": 70})
     assert [(gap.from_sequence, gap.to_sequence) for gap in driver.gaps] == [(10, 50)]
-    within = Driver(feed, Position(60, "jetstream.test"))
-    within.stream()
-    within.message({"oldest": 50})
-    assert within.gaps == []
+    for cursor in (50, 60):
+        within = Driver(feed, Position(cursor, "jetstream.test"))
+        within.stream()
+        within.message({"oldest": 50})
+        assert within.gaps == []
 
 
 # --- any message at all -----------------------------------------------------------------------------------------------

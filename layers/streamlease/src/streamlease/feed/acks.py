@@ -47,7 +47,7 @@ class AckBook:
         if not all(_can_be_said(value) for value in values.values()):
             return
         due = Due(socket, values)
-        if acks.on == "receipt" or (durable >= delivered and not self._waiting):
+        if acks.on == "receipt" or durable >= delivered:
             self._due.append(due)
         elif len(self._waiting) < MOST:
             self._waiting.append((delivered, due))
