@@ -76,7 +76,7 @@ def test_a_spec_keeps_its_unwrapping_as_written_and_compiles_it() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"record": {"sequence": "$seq"}}, "$ is followed by a dot or a bracket"),
+        ({"record": {"sequence": "$seq"}}, 'stands in double quotes: "$seq"'),
         ({"record": {"id": "a["}}, "record.id is not a JMESPath expression"),
         ({"record": {"series": {}}}, "record.series needs a number to follow"),
         ({"record": {"sequence": "s", "contiguous": True, "series": {}}}, "say the same: keep one"),

@@ -25,7 +25,8 @@ _TROUBLE = (JMESPathError, TypeError, ValueError, LookupError, AttributeError, A
 """What jmespath raises on data that an expression does not fit, or that is too deep."""
 _RAW: Final = re.compile(r"'(?:\\'|[^'])*'")
 _BACKTICKED: Final = re.compile(r"`((?:\\`|[^`])*)`")
-_DOUBLE_QUOTED: Final = re.compile(r"""(?:==|!=)\s*"([^"]*)"|"([^"]*)"\s*(?:==|!=)""")
+_DOUBLE_QUOTED: Final = re.compile(r"""(?:==|!=)\s*"([^"]*)"|"([^"]*)"\s*(?:==|!=)(?!\s*['`])""")
+"""A name in quotes where a text is meant: compared with something that is no literal, or on a comparison's right."""
 _BARE_NUMBER: Final = re.compile(r"(?:==|!=|<=?|>=?)\s*(-?[0-9]+(?:\.[0-9]+)?)")
 
 type _Node = Mapping[str, Any]

@@ -39,7 +39,10 @@ def within(path: str) -> str:
         return path
     rest = path[1:]
     if rest and rest[0] not in ".[":
-        raise Unfit(f"is {path!r}; $ is followed by a dot or a bracket, or by nothing: $.data.seq")
+        raise Unfit(
+            f"is {path!r}; $ is the whole message, and is followed by a dot or a bracket, as in $.data.seq;"
+            f' a field whose name begins with it stands in double quotes: "{path}"'
+        )
     return rest.removeprefix(".") or "@"
 
 
