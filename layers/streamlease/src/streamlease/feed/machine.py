@@ -2,18 +2,17 @@
 
     NEW → (FETCHING) → DIALLING → OPENING → STREAMING → CLOSING → BACKOFF → DIALLING … → FINISHED
 
-One socket's life is a `session`; here is what follows from its end, and the change from one to the next (`rotation`).
+One socket's life is a `session`, and what is said on it `hearing`; here is what follows for the connection: from its end,
+and from the change to the next (`rotation`).
 What is read goes through `intake`. The position moves by acknowledgements only (`ledger`), and what cannot be proven
 gapless is said in a gap record (`continuity`).
 """
 
 from dataclasses import replace
-from types import MappingProxyType
 
-from streamlease.feed.adapted import Adapted, AdapterFault, Clock, Watch
-from streamlease.feed.adapter import Context, End, Hear, Keep, Raw, Reaction, Say, Seal, Wake
+from streamlease.feed.adapted import Clock
 from streamlease.feed.backoff import Backoff
-from streamlease.feed.decoding import Trouble, Undecodable
+from streamlease.feed.decoding import Trouble
 from streamlease.feed.endings import Endings
 from streamlease.feed.events import (
     Acknowledged,
@@ -37,11 +36,11 @@ from streamlease.feed.events import (
     Woke,
 )
 from streamlease.feed.feed import Feed, Rule
+from streamlease.feed.hearing import Follows, Hearing
 from streamlease.feed.intake import LONGEST_REASON, Intake
 from streamlease.feed.liveness import LATE_S, Silence
 from streamlease.feed.rotation import Kept, Turn
 from streamlease.feed.rules import Rules, Ruling
-from streamlease.feed.script import capture
 from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
 from streamlease.feed.template import SEQUENCE, Templates
 from streamlease.model import Position, Seek, StatusState
@@ -74,13 +73,16 @@ class Machine:
         """`clock`: monotonic seconds, to time an adapter by; without it, no adapter is timed. `suspect`: another worker
         gave it up for its silence. `seek`: where somebody asked it to go on; it holds only without a position."""
         self._feed = feed
-        self._watch = None if feed.adapter is None else Watch(feed.adapter, clock)
         self._templates = Templates(feed)
         self._intake = Intake(feed, position, seek)
         self._backoff = Backoff(feed.retry)
         self._rules = Rules(feed)
         self._endings = Endings(feed, self._rules)
         self._turn = Turn(feed.rotation)
+        follows = Follows(
+            ready=self._ready, data=self._data, kept=self._hold, rotates=self._announced, faulty=self._faulty
+        )
+        self._hearing = Hearing(feed, self._rules, self._intake, clock, follows)
         self._silence = Silence(suspect=suspect)
         self._main: Session | None = None
         self._next: Session | None = None
@@ -94,8 +96,6 @@ class Machine:
         self._waiting_until_s: float | None = None
         self._wake_at_s: float | None = None
         self._code = feed.close_code
-        beat, heartbeat = feed.keepalive.beat, feed.keepalive.heartbeat
-        self._controlled = beat is not None or heartbeat is not None or any(rule.message for rule in feed.rules)
         self._age_unknown = False
         self._session_from = 0
         self._progressed = False
@@ -235,7 +235,7 @@ class Machine:
             is_ready = session.opened(now_s, draw, commands)
         else:
             session.opening(now_s, draw)
-            self._adapt(session, None, now_s, draw, commands)
+            self._hearing.adapt(session, None, now_s, draw, commands)
             is_ready = session.is_open and session.go_on(now_s, commands)
         if is_ready:
             self._ready(session, now_s, draw, commands)
@@ -261,135 +261,54 @@ class Machine:
         if self._age_unknown and session is self._main:
             self._look_at_age(session, message, now_s, commands)
         if session.adapted is not None:
-            self._adapt(session, message, now_s, draw, commands)
+            self._hearing.adapt(session, message, now_s, draw, commands)
         else:
-            self._decoded(session, message, now_s, draw, commands)
+            self._hearing.decoded(session, message, now_s, draw, commands)
         if self._feed.acks is not None:
             self._acknowledge(now_s, commands)
-        return before is Phase.OPENING or self._controlled or session is not self._main
+        return before is Phase.OPENING or self._hearing.controlled or session is not self._main
 
-    def _decoded(self, session: Session, message: Message, now_s: float, draw: float, commands: list[Command]) -> None:
-        """Every message in what came, one after the other."""
-        trouble: Trouble | None = None
-        try:
-            values = self._feed.decode(message.data)
-        except Undecodable as error:
-            values, trouble = (message.data if isinstance(message.data, str) else None,), error.trouble
-        if len(values) == 1:
-            self._heard(session, values[0], message, trouble, now_s, draw, commands)
-            return
-        first = self._intake.delivered + 1
-        for value in values:
-            if session.is_open:
-                self._heard(session, value, message, trouble, now_s, draw, commands)
-        self._intake.together(first, whole=session.is_open)
-
-    def _heard(
+    def _data(
         self,
         session: Session,
         value: Value,
         message: Message,
         trouble: Trouble | None,
         now_s: float,
-        draw: float,
         commands: list[Command],
     ) -> None:
-        """One message. `trouble`: it cannot be read, and `value` is what there is of it."""
-        if self._controlled and not self._control(session, value, now_s, draw, commands):
-            return
-        if session.phase is Phase.OPENING and session.heard(value, now_s, draw, commands):
-            self._ready(session, now_s, draw, commands)
         if session is self._main:
             self._take(value, message, trouble, commands)
         else:
             self._turn.keep(Kept(value, message, trouble), now_s)
 
-    def _adapt(
-        self, session: Session, message: Message | None, now_s: float, draw: float, commands: list[Command]
-    ) -> None:
-        """What the adapter answers: to a message, or without one to being opened or woken."""
-        adapting, watch = self._feed.adapter, self._watch
-        if adapting is None or watch is None:
-            return
-        context = Context(self._feed.connection_id, now_s, MappingProxyType(session.variables), self._intake.received)
-        try:
-            if session.adapted is None:
-                session.adapted = Adapted(adapting, watch, most_send_bytes=self._feed.max_send_bytes)
-                reactions = session.adapted.opened(context)
-            elif message is not None:
-                reactions = session.adapted.received(context, message.data)
-            else:
-                reactions = session.adapted.woke(context)
-            first = self._intake.delivered + 1
-            for reaction in reactions:
-                if session.is_open:
-                    self._react(session, session.adapted, reaction, message, now_s, draw, commands)
-            self._intake.together(first, whole=session.is_open)
-            fault = watch.fault
-        except AdapterFault as error:
-            fault = str(error)
-        if fault is not None and self._ending is None:
+    def _announced(self, session: Session, url: str | None, now_s: float, draw: float, commands: list[Command]) -> bool:
+        if not self._feed.rotation.overlap or session is not self._main:
+            return False
+        self._use(url)
+        self._turn.now(now_s)
+        self._rotate(now_s, draw, commands)
+        return True
+
+    def _faulty(self, fault: str, now_s: float, commands: list[Command]) -> None:
+        if self._ending is None:
             commands.append(Count("adapter"))
             commands.append(Report(StatusState.FAILED, fault))
             self._end("quarantined", fault, now_s, commands)
 
-    def _react(
-        self,
-        session: Session,
-        adapted: Adapted,
-        reaction: Reaction,
-        message: Message | None,
-        now_s: float,
-        draw: float,
-        commands: list[Command],
-    ) -> None:
-        match reaction:
-            case Hear(value):
-                if message is not None:
-                    self._heard(session, value, message, None, now_s, draw, commands)
-            case Raw(data):
-                if message is not None:
-                    value = data if isinstance(data, str) else None
-                    as_it_came = replace(message, data=data)
-                    self._heard(session, value, as_it_came, "undecodable", now_s, draw, commands)
-            case Say() | Seal():
-                session.send(adapted.send(reaction, session.number), now_s, commands)
-            case Keep(name, kept):
-                session.variables[name] = kept
-                session.captured(now_s, draw)
-                if session is self._main:
-                    self._hold(session, commands)
-            case Wake(after_s):
-                session.adapter_at_s = now_s + after_s
-            case End(why, action, after_s):
-                name = "the adapter" if self._feed.adapter is None else f"the adapter {self._feed.adapter.name}"
-                session.ruling = Ruling(action, Rule(message=lambda _: True, name=name), after_s)
-                session.close(why[:LONGEST_REASON], now_s, commands, code=self._code)
-
-    def _control(self, session: Session, value: Value, now_s: float, draw: float, commands: list[Command]) -> bool:
-        """Do what a message asks for; whether it may be data."""
-        heartbeat = self._feed.keepalive.heartbeat
-        if session.answers(value) or (heartbeat is not None and heartbeat(value)):
-            return False
-        ruling = self._rules.said(value)
-        if ruling is None:
-            return True
-        if capture(ruling.rule.capture, value, session.variables):
-            session.captured(now_s, draw)
-            if session is self._main:
-                self._hold(session, commands)
-        for message in ruling.rule.sends:
-            session.say(message, now_s, commands)
-        if ruling.action == "go_on":
-            return True
-        if ruling.action == "rotate" and self._feed.rotation.overlap and session is self._main:
-            self._use(ruling.url)
-            self._turn.now(now_s)
-            self._rotate(now_s, draw, commands)
-        elif session.is_open:
-            session.ruling = ruling
-            session.close(f"the upstream sent what {ruling.rule.name} is for", now_s, commands, code=self._code)
-        return False
+    def _look_at_age(self, session: Session, message: Message, now_s: float, commands: list[Command]) -> None:
+        """The upstream may silently begin with the oldest that it has."""
+        self._age_unknown = False
+        resume, cursor = self._feed.resume, session.cursor
+        age_s = None if cursor is None else self._intake.age_s(cursor, message.received_at_ms)
+        if resume.reaches_back_s is None or age_s is None or age_s <= resume.reaches_back_s:
+            return
+        why = f"the cursor was {age_s:.0f} s old, and the upstream reaches back {resume.reaches_back_s:.0f} s"
+        if resume.too_old == "fatal":
+            session.ruling = Ruling("fatal", Rule(message=lambda _: True, name="resume.too_old"))
+            session.close(why, now_s, commands, code=self._code)
+        else:
+            self._intake.cut_short(why, commands)
 
     def _take(self, value: Value, message: Message, unreadable: Trouble | None, commands: list[Command]) -> None:
         """A message of the socket that counts, as data."""
@@ -406,24 +325,10 @@ class Machine:
             if acks is not None and session is not None and session.is_open:
                 session.say(acks.message, now_s, commands, more=due.values)
 
-    def _look_at_age(self, session: Session, message: Message, now_s: float, commands: list[Command]) -> None:
-        """The upstream may silently begin with the oldest that it has."""
-        self._age_unknown = False
-        resume, cursor = self._feed.resume, session.cursor
-        age_s = None if cursor is None else self._intake.age_s(cursor, message.received_at_ms)
-        if resume.reaches_back_s is None or age_s is None or age_s <= resume.reaches_back_s:
-            return
-        why = f"the cursor was {age_s:.0f} s old, and the upstream reaches back {resume.reaches_back_s:.0f} s"
-        if resume.too_old == "fatal":
-            session.ruling = Ruling("fatal", Rule(message=lambda _: True, name="resume.too_old"))
-            session.close(why, now_s, commands, code=self._code)
-        else:
-            self._intake.cut_short(why, commands)
-
     def _hold(self, session: Session, commands: list[Command]) -> None:
         """Keep with the position what resuming needs."""
         resume = self._feed.resume
-        if resume.token is None and resume.url is None:
+        if session is not self._main or (resume.token is None and resume.url is None):
             return
         token = None if resume.token is None else session.variables.get(resume.token)
         url = None if resume.url is None else session.variables.get(resume.url)
@@ -529,7 +434,7 @@ class Machine:
     def _wake_adapter(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
         if session.is_open and session.adapter_at_s is not None and now_s >= session.adapter_at_s:
             session.adapter_at_s = None
-            self._adapt(session, None, now_s, draw, commands)
+            self._hearing.adapt(session, None, now_s, draw, commands)
 
     def _ask_to_wake(self, commands: list[Command]) -> None:
         if self._finished:
