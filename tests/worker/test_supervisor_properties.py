@@ -227,7 +227,10 @@ class Supervising(RuleBasedStateMachine):
             case _:
                 pass
 
-    @rule(pick=st.integers(0, 9), outcome=st.sampled_from(["stopped", "stopped", "fatal", "crashed", "fenced", "yielded", "quarantined"]))
+    @rule(
+        pick=st.integers(0, 9),
+        outcome=st.sampled_from(["stopped", "stopped", "fatal", "crashed", "fenced", "yielded", "quarantined"]),
+    )
     def runner_ends(self, pick: int, outcome: str) -> None:
         holding = self.holding(pick)
         if holding is not None and holding.run is not None:

@@ -8,12 +8,12 @@ be had, what is left is spent. Who runs it asks again at `due_s`, and carries ou
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from streamlease import budget as budgets
-from streamlease.budget import Ask, Budget, Later, Ledger, Spent, Taken
+from streamlease.budget import Ask, Budget, Later, Ledger, Taken
 from streamlease.errors import Fault
 from streamlease.timing import Instant
+from streamlease_worker.dial_pool import Pool, Slice, Ticket
 from streamlease_worker.jitter import backoff_s, draw
 
 MOST_UNDER_WAY = 256
@@ -63,91 +63,17 @@ class Take:
 type Command = Allow | Tell | Take
 
 
-@dataclass(slots=True, eq=False)
-class _Slice:
-    slice_id: str
-    dials: int
-    left: int
-    until_s: float
-    under_way: int = 0
-    last_ms: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Pool:
-    """This worker's part of one budget."""
-
-    budget: Budget
-    waiting: list["_Ticket"] = field(default_factory=list)
-    """The oldest first."""
-    slices: list[_Slice] = field(default_factory=list)
-    spent: list[Spent] = field(default_factory=list)
-    ask: Ask | None = None
-    """Sent and not answered, or to be sent again as it is."""
-    in_flight: bool = False
-    again_s: float = float("-inf")
-    failures: int = 0
-    ledger: Ledger | None = None
-    seen_s: float = float("-inf")
-
-    def left(self, now_s: float) -> int:
-        return sum(each.left for each in self.slices if each.until_s > now_s)
-
-    def first(self, now_s: float) -> _Slice | None:
-        """Where the next token comes from: what ends soonest."""
-        usable = [each for each in self.slices if each.left and each.until_s > now_s]
-        return min(usable, key=lambda each: each.until_s, default=None)
-
-    def settle(self, now_s: float) -> None:
-        """Slices of which nothing will be spent any more are reported with the next ask."""
-        done = [each for each in self.slices if not each.under_way and (not each.left or each.until_s <= now_s)]
-        self.spent += [Spent(each.slice_id, each.dials - each.left, each.last_ms) for each in done]
-        self.slices = [each for each in self.slices if each not in done]
-
-    def expected_s(self, place: int, ticket: "_Ticket", now: Instant) -> float | None:
-        """About when the `place`th that waits here may dial; None: it is not known. Others of the fleet, who wait for
-        longer, are taken to be spread as those here are."""
-        here = place - self.left(now.mono_s)
-        if self.ledger is None or here <= 0:
-            return None
-        others = sum(
-            queue.waiting
-            for queue in self.ledger.queues
-            if queue.worker_id != ticket.worker_id and queue.since_ms <= ticket.since.wall_ms
-        )
-        place = here + others * place // len(self.waiting)
-        at_ms = budgets.expected_ms(self.ledger, self.budget.limit, place, now.wall_ms)
-        return now.mono_s + (at_ms - now.wall_ms) / 1000
-
-
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    number: int
-    worker_id: str
-    host: str
-    pools: tuple[_Pool, ...]
-    since: Instant
-    told_s: float | None = None
-    """The moment it was told to expect."""
-    said: bool = False
-    spending: list[_Slice] = field(default_factory=list)
-
-    @property
-    def age(self) -> tuple[float, int]:
-        return self.since.mono_s, self.number
-
-
 class DialGate:
     """Mutable; one caller at a time. Seconds are monotonic."""
 
     def __init__(self, worker_id: str) -> None:
         self._worker_id = worker_id
-        self._waiting: list[_Ticket] = []
-        self._tickets: dict[int, _Ticket] = {}
-        self._under_way: dict[int, _Ticket] = {}
+        self._waiting: list[Ticket] = []
+        self._tickets: dict[int, Ticket] = {}
+        self._under_way: dict[int, Ticket] = {}
         self._to_host: Counter[str] = Counter()
         self._paces: dict[str, float] = {}
-        self._pools: dict[Budget, _Pool] = {}
+        self._pools: dict[Budget, Pool] = {}
         self._asks = 0
         self._live = 1
         self._due_s: float | None = None
@@ -168,8 +94,8 @@ class DialGate:
 
     def want(self, number: int, host: str, wanted: Iterable[Budget], since: Instant, now: Instant) -> list[Command]:
         """`since`: since when it waits. Numbers are never used twice."""
-        pools = tuple(self._pools.setdefault(budget, _Pool(budget)) for budget in dict.fromkeys(wanted))
-        ticket = self._tickets[number] = _Ticket(number, self._worker_id, host, pools, since)
+        pools = tuple(self._pools.setdefault(budget, Pool(budget)) for budget in dict.fromkeys(wanted))
+        ticket = self._tickets[number] = Ticket(number, self._worker_id, host, pools, since)
         for queue in (self._waiting, *(pool.waiting for pool in pools)):
             insort(queue, ticket, key=lambda each: each.age)
         return self._go_on(now)
@@ -202,7 +128,7 @@ class DialGate:
         pool.failures, pool.ask = 0, None
         pool.ledger, pool.seen_s = outcome.ledger, now.mono_s
         if isinstance(outcome, Taken):
-            pool.slices.append(_Slice(ask.slice_id, outcome.dials, outcome.dials, outcome.until_s, 0, now.wall_ms))
+            pool.slices.append(Slice(ask.slice_id, outcome.dials, outcome.dials, outcome.until_s, 0, now.wall_ms))
             pool.spent = pool.spent[len(ask.spent) :]
             pool.again_s = now.mono_s
         else:
@@ -246,7 +172,7 @@ class DialGate:
             out.append(Allow(ticket.number, min((found.until_s for found in spending), default=float("inf"))))
         return out
 
-    def _waits_no_more(self, ticket: _Ticket) -> None:
+    def _waits_no_more(self, ticket: Ticket) -> None:
         self._waiting.remove(ticket)
         for pool in ticket.pools:
             pool.waiting.remove(ticket)
@@ -317,7 +243,7 @@ class DialGate:
         self._due_s = at_s if self._due_s is None else min(self._due_s, at_s)
 
 
-def _expect(ticket: _Ticket, at_s: float, budget: Budget, now_s: float) -> list[Command]:
+def _expect(ticket: Ticket, at_s: float, budget: Budget, now_s: float) -> list[Command]:
     if ticket.told_s is not None and abs(at_s - ticket.told_s) <= max(60.0, TELL_AGAIN * (at_s - now_s)):
         return []
     ticket.told_s = at_s
