@@ -10,6 +10,7 @@ from streamlease.membership import summarise
 from streamlease.model import FleetSummary, Member, MemberState, Shares
 from streamlease.shares import (
     CALM_MS,
+    GREW_MS,
     HALF_PACE,
     LATELY_MS,
     LESS_MS,
@@ -50,6 +51,10 @@ def member(name: str, owned: int = 0, *, capacity: int = 1_000, generation: int 
 def shared(members: list[Member], unowned: int = 0, before: Shares | None = None, at_ms: int = NOW_MS) -> Shares:
     found = divide(members, unowned=unowned, before=before, before_ms=at_ms - 1_000, now_ms=at_ms)
     assert found is not None
+    if before is None and found.grew_at_ms == at_ms:  # as if it had been so for long
+        peace = replace(found, grew_at_ms=0)
+        found = divide(members, unowned=unowned, before=peace, before_ms=at_ms - 1_000, now_ms=at_ms)
+        assert found is not None
     return found
 
 
@@ -142,6 +147,22 @@ def test_a_smaller_count_holds_soon_when_nobody_goes() -> None:
     settled = shared(fleet([100, 100]))
     assert shared(fleet([80, 100]), before=settled, at_ms=NOW_MS + LESS_MS - 1).whole == 200
     assert shared(fleet([80, 100]), before=settled, at_ms=NOW_MS + LESS_MS).whole == 180
+
+
+def test_while_a_total_grows_nothing_is_given_up_by_it() -> None:
+    """In a cold start some have told what they took, and others not yet."""
+    first = divide(fleet([6, 6]), unowned=0, before=None, before_ms=0, now_ms=NOW_MS)
+    assert first is not None
+    assert not first.movable
+    grown = shared(fleet([11, 4]), unowned=0, before=first, at_ms=NOW_MS + 1_000)
+    assert (grown.movable, grown.total) == (False, 15)
+    assert not shared(fleet([11, 4]), before=grown, at_ms=NOW_MS + 999 + GREW_MS).movable
+    assert shared(fleet([11, 4]), before=grown, at_ms=NOW_MS + 1_000 + GREW_MS).movable
+
+
+def test_a_trickle_of_new_connections_keeps_nothing_from_moving() -> None:
+    settled = shared(fleet([20, 4]))
+    assert shared(fleet([20, 4]), unowned=2, before=settled, at_ms=NOW_MS + 1_000).movable
 
 
 def test_a_larger_count_holds_at_once_in_peace_and_soon_while_something_moves() -> None:

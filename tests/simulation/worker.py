@@ -18,7 +18,7 @@ from streamlease.flow import SendOffers as SendRequest
 from streamlease.flows import audit, inbox
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, claim
-from streamlease.flows.sweep import Sweep, stored_fleet, sweep
+from streamlease.flows.sweep import Sweep, recount, stored_fleet, sweep
 from streamlease.membership import Joined
 from streamlease.model import FleetSummary, LeaseMode, Position, Status, StatusState
 from streamlease.timing import Instant, Timing
@@ -373,6 +373,8 @@ class Worker:
             case se.SweepNow(enough=enough, turn=turn):
                 flow4 = sweep(shards=deployed.shards, timing=timing, enough=enough, turn=turn)
                 self._flow(flow4, lambda found: se.Swept(found))  # type: ignore[arg-type]
+            case se.Recount():
+                self._flow(recount(shards=deployed.shards), lambda found: se.Swept(found))  # type: ignore[arg-type]
             case se.Bury(members=members):
                 self._flow(bury_expired(members, timing=timing), lambda _: se.Buried())
             case se.ReadFleet():

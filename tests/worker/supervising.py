@@ -28,6 +28,7 @@ from streamlease_worker.supervisor_events import (
     ClaimAnswered,
     Command,
     Event,
+    FleetRead,
     OffersReceived,
     Receive,
     Received,
@@ -99,6 +100,7 @@ class Bench:
             stop_timeout_s=stop_timeout_s,
             mode=mode,
         )
+        self.do(FleetRead(None))
 
     def do(self, event: Event) -> list[Command]:
         commands = self.supervisor.handle(event, self.clock())
@@ -151,6 +153,9 @@ class Bench:
         past_ms = self.clock.wall_ms - SetClock().wall_ms
         seen = tuple(replace(m, lease_expires_at_ms=m.lease_expires_at_ms + past_ms) for m in members)
         waiting = max(unowned, len(candidates))
+        if self.fleet is None:  # as if it had been so for long
+            first = plan.summary(seen, unowned=waiting, shards=1, now_ms=self.clock.wall_ms - 1)
+            self.fleet = replace(first, shares=first.shares and replace(first.shares, grew_at_ms=0))
         self.fleet = plan.summary(seen, unowned=waiting, shards=1, now_ms=self.clock.wall_ms, before=self.fleet)
         return self.do(Swept(Sweep(candidates, self.fleet, seen, ())))
 

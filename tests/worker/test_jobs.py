@@ -10,12 +10,13 @@ from streamlease import inbox
 from streamlease.errors import Denied, Fault, Malformed, Throttled, Unreachable
 from streamlease.flow import Request, run
 from streamlease.flows import control
+from streamlease.flows.sweep import Sweep
 from streamlease.inbox import Entry
 from streamlease.lease import Change, Claimed
-from streamlease.model import DesiredState, Offer
+from streamlease.model import DesiredState, FleetSummary, Offer
 from streamlease.plan import Notice
 from streamlease.settings import Settings, settings
-from streamlease.write import Always, Table, Update
+from streamlease.write import Always, Query, Table, Update
 from streamlease_worker import supervisor_events as events
 from streamlease_worker.jobs import Job, Jobs
 from streamlease_worker.joining import Applicant, join
@@ -40,6 +41,7 @@ from streamlease_worker.supervisor_events import (
     ReadInbox,
     Receive,
     Received,
+    Recount,
     ReleaseUnknown,
     ReturnOffer,
     SettleNotice,
@@ -192,6 +194,22 @@ def test_whatever_goes_wrong_every_job_ends_in_its_event(error: Exception, kind:
     assert bench.one(SettleNotice("a", 1)) == UnknownSettled("a")
     assert bench.do(ForgetNotice("a", 1)) == []
     assert bench.one(Leave()) == Left()
+
+
+def test_a_recount_divides_anew_by_the_members_and_asks_no_shard() -> None:
+    bench = Bench()
+    bench.one(SweepNow(1, 0))
+    run(join(Applicant("newcomer", 0, 10, "", bench.settings.timing)), bench.memory.perform)
+    bench.store.performed.clear()
+    counted = bench.one(Recount())
+    assert isinstance(counted, Swept)
+    assert isinstance(counted.sweep, Sweep)
+    assert (counted.sweep.fleet.live, counted.sweep.candidates) == (2, ())
+    assert not any(isinstance(request, Query) for request in bench.store.performed)
+    read = bench.one(ReadFleet())
+    assert isinstance(read, FleetRead)
+    assert isinstance(read.fleet, FleetSummary)
+    assert read.fleet.live == 2
 
 
 def test_sweeps_see_what_is_free_and_write_the_summary_that_is_then_read() -> None:

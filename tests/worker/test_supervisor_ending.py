@@ -26,6 +26,7 @@ from streamlease_worker.supervisor_events import (
     Listed,
     OffersReceived,
     Received,
+    Recount,
     ReleaseUnknown,
     ReturnOffer,
     Start,
@@ -144,7 +145,7 @@ def test_the_fleet_summary_is_written_once_the_drain_has_been_told() -> None:
     bench.do(MemberAlive(bench.clock.mono_s + 100))
     bench.do(SIGTERM)
     said = bench.do(MemberAlive(bench.clock.mono_s + 100))
-    assert said == [SweepNow(0, 0)]
+    assert said == [Recount()]
     assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
     dead = member("dead", left_ms=-9_000)
     assert bench.do(Swept(Sweep((), FleetSummary(0, 1, 0, 0, 1), (dead,), ()))) == []
@@ -160,8 +161,9 @@ def test_a_drainer_that_had_something_ends_when_the_summary_counts_it_no_longer(
     assert bench.settle("a") == []
     assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
     fleet = FleetSummary(0, 1, 0, 0, 1)
-    assert bench.do(Swept(Sweep((), fleet, (), ()))) == [SweepNow(0, 0)], "that one began before"
-    assert bench.do(Swept(Sweep((), fleet, (), ()))) == [Leave()]
+    assert bench.do(Swept(Sweep((), fleet, (), ()))) == [Recount()], "that one began before"
+    assert bench.do(Swept(Sweep((), fleet, (), ()))) == []
+    assert bench.do(OffersReceived(())) == [Leave()], "it may have been its own offers, to be given back"
 
 
 def test_a_sweep_under_way_is_followed_by_one_that_knows_of_the_drain() -> None:
@@ -171,7 +173,7 @@ def test_a_sweep_under_way_is_followed_by_one_that_knows_of_the_drain() -> None:
         bench.wait(0.25)
     bench.do(SIGTERM)
     assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
-    assert bench.do(Swept(Throttled("slow down"))) == [SweepNow(0, 0)]
+    assert bench.do(Swept(Throttled("slow down"))) == [Recount()]
 
 
 def test_a_lost_membership_gives_up_what_is_held_and_asks_for_a_new_life() -> None:

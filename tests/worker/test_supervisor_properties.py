@@ -46,6 +46,7 @@ from streamlease_worker.supervisor_events import (
     ReadFleet,
     Receive,
     Received,
+    Recount,
     ReleaseUnknown,
     ReturnOffer,
     RunnerEnded,
@@ -133,7 +134,7 @@ class Supervising(RuleBasedStateMachine):
                 holding.released = True
             case Exit():
                 self.exited = True
-            case Receive() | SweepNow() | ReadFleet() | ListOwned():
+            case Receive() | SweepNow() | Recount() | ReadFleet() | ListOwned():
                 assert not any(isinstance(each, type(command)) for each in self.open), "each one at a time"
                 self.open.append(command)
             case Bury() | ReleaseUnknown() | LookAgain() | Leave():
@@ -187,6 +188,8 @@ class Supervising(RuleBasedStateMachine):
                 self.do(Swept(Throttled("x") if how == 9 else Sweep(candidates, fleet, (), ())))
             case ReadFleet():
                 self.do(FleetRead(None if how == 9 else FleetSummary(now_ms, 2, owned, 1, 1)))
+            case Recount():
+                self.do(Swept(Throttled("x")))
             case ListOwned():
                 items: list[Item] = [
                     {"connection_id": name, "spec_version": 1, "desired_state": "STARTED"} for name in names

@@ -7,13 +7,14 @@ import pytest
 from streamlease.errors import Denied, Fault, Malformed, Throttled, Unreachable
 from streamlease.flows.sweep import Sweep
 from streamlease.lease import Claimed, Held, Stopped
+from streamlease.membership import Joined
 from streamlease.model import FleetSummary, MemberState, Offer
 from streamlease.plan import Candidate
 from streamlease_worker.intake import Intake
 from streamlease_worker.keeper_events import Acquired, MemberAlive
 from streamlease_worker.load import Load
 from streamlease_worker.rounds import dying
-from streamlease_worker.supervisor import PARALLEL_CLAIMS
+from streamlease_worker.supervisor import PARALLEL_CLAIMS, Supervisor
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -30,6 +31,7 @@ from streamlease_worker.supervisor_events import (
     Start,
     SweepNow,
     Swept,
+    Tick,
 )
 from tests.fakes.clock import SetClock
 from tests.worker.supervising import TIMING, WORKER, Bench, member
@@ -131,6 +133,17 @@ def test_an_answer_to_a_claim_nobody_made_is_passed_over() -> None:
     assert bench.do(ClaimAnswered("a", Stopped(None))) == []
 
 
+def test_nothing_is_asked_for_before_the_fleet_has_been_looked_at() -> None:
+    """Who joins knows no share, and would take what is for the others."""
+    clock = SetClock()
+    joined = Joined(clock.mono_s + 1_000)
+    fresh = Supervisor(WORKER, capacity=9, generation=0, timing=TIMING, joined=joined, now=clock())
+    first = fresh.handle(Tick(), clock())
+    assert ReadFleet() in first
+    assert not any(isinstance(command, Receive) for command in first)
+    assert fresh.handle(FleetRead(Unreachable("no answer")), clock()) == [Receive(9)]
+
+
 # --- what a claim was told --------------------------------------------------------------------------------------------
 
 
@@ -218,6 +231,7 @@ def test_two_workers_do_not_reach_for_the_same_candidates_in_the_same_order() ->
             worker, generation=0, capacity=100, timing=TIMING, joined_ms=0, load=Load(), was_given=lambda *_: False
         )
         fleet = FleetSummary(clock.wall_ms, 1, 0, 20, 1)
+        intake.looked()
         intake.swept(Sweep(tuple(Candidate(f"c{n}", 0) for n in range(20)), fleet, (), ()), clock())
         claims, _, _ = intake.choose(0, 20, lambda _: False, clock())
         orders.append([claim.connection_id for claim in claims])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamlease import items, plan
 from streamlease.flow import Request, run
-from streamlease.flows.sweep import known, members, shard_page, stored_fleet, sweep
+from streamlease.flows.sweep import known, members, recount, shard_page, stored_fleet, sweep
 from streamlease.membership import raise_shards
 from streamlease.model import FleetSummary, LeaseMode
 from streamlease.plan import Candidate
@@ -130,6 +130,18 @@ def test_members_are_read_whole_and_a_bad_one_hides_no_other() -> None:
     scans = [cast("Scan", request) for request in troubled.performed]
     assert len(scans) == 2
     assert all(scan.consistent for scan in scans)
+
+
+def test_a_summary_by_a_clock_a_little_behind_is_written_all_the_same() -> None:
+    fleet = Fleet()
+    fleet.join("w1", owned=3)
+    full_sweep(fleet)
+    fleet.clock.advance(-900)
+    fleet.join("w2", owned=4)
+    run(recount(shards=SHARDS), fleet.perform)
+    stored = run(stored_fleet(), fleet.perform)
+    assert stored is not None
+    assert (stored.at_ms, stored.live) == (fleet.clock.wall_ms + 901, 2)
 
 
 def test_a_sweep_leaves_the_summary_behind() -> None:

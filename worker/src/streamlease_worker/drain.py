@@ -13,7 +13,7 @@ MOST_RESERVE_S = 10.0
 """Kept back from the stop timeout for releasing without a flush."""
 FAREWELL_S = 1.0
 """So long a drainer that had something waits for the summary that no longer counts it: who is to take over goes by
-that."""
+that; and for an answer of the offers queue, which may be its own offers, to be given back."""
 LAST_S = 2.0
 """Kept back from the stop timeout for the exit itself."""
 
@@ -28,7 +28,7 @@ class Drain:
         self._hurried = False
         self._signalled = False
         self._told_fleet = False
-        self._bids_farewell = False
+        self._had = self._bids_farewell = False
         self._flush_s = stop_timeout_s - min(MOST_RESERVE_S, stop_timeout_s / 4)
         self._all_s = stop_timeout_s - min(LAST_S, stop_timeout_s / 20)
         self._began_s = 0.0
@@ -73,14 +73,15 @@ class Drain:
         if self._member == "leaving":
             self._member = "gone"
 
-    def step(self, owned: Collection[Ownership], *, unsettled: int, now: Instant) -> list[Command]:
-        """What the drain's progress, or its time, asks for. `unsettled`: claims and audit releases in flight."""
+    def step(self, owned: Collection[Ownership], *, unsettled: int, receiving: bool, now: Instant) -> list[Command]:
+        """What the drain's progress, or its time, asks for. `unsettled`: claims and audit releases in flight;
+        `receiving`: a question to the offers queue is."""
         if not self.begun or self.exited:
             return []
         spent_s = now.mono_s - self._began_s
         if not owned and not unsettled:
             if self._member == "joined":
-                if self._bids_farewell and spent_s < FAREWELL_S:
+                if self._had and (self._bids_farewell or receiving) and spent_s < FAREWELL_S:
                     return []
                 self._member = "leaving"
                 return [Leave()]
@@ -98,7 +99,7 @@ class Drain:
     def _begin(self, reason: str, owned: Collection[Ownership], now: Instant) -> list[Command]:
         self.begun = True
         self.reason = reason
-        self._bids_farewell = bool(owned)
+        self._had = self._bids_farewell = bool(owned)
         self._began_s = now.mono_s
         return [command for ours in owned for command in ownership.stop(ours, reason, flush=True)]
 

@@ -69,9 +69,12 @@ class Intake:
         self._sweeps = 0
         self._left_by_others_until_s = float("-inf")
         self._left_by_others = 0
+        self._has_looked = False
 
     def room(self, taken: int, now: Instant, *, stale: bool = False) -> int:
         """How many more may be taken. `stale` ones are anybody's with capacity."""
+        if not self._has_looked:
+            return 0
         known = self.fleet
         if known is not None and now.wall_ms - known.at_ms > plan.STALE_SUMMARY_MS:
             known = None
@@ -87,6 +90,11 @@ class Intake:
     def others_leave_it(self, now: Instant) -> bool:
         """Whether those who have less took nothing when something waited."""
         return now.mono_s < self._left_by_others_until_s
+
+    def looked(self) -> None:
+        """The first question about the fleet has had its answer, or a fault: until then nothing is taken on, or
+        everybody who joins would take what is for the others."""
+        self._has_looked = True
 
     def read(self, fleet: FleetSummary) -> None:
         """Somebody's summary, read from the table."""

@@ -14,7 +14,7 @@ from streamlease.flows import inbox
 from streamlease.flows.audit import listed, look_again, release_unknown
 from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, Outcome, claim
-from streamlease.flows.sweep import Sweep, stored_fleet, sweep
+from streamlease.flows.sweep import Sweep, recount, stored_fleet, sweep
 from streamlease.lease import Claimed
 from streamlease.settings import Settings
 from streamlease_worker import supervisor_events as supervisor
@@ -42,6 +42,7 @@ from streamlease_worker.supervisor_events import (
     ReadInbox,
     Receive,
     Received,
+    Recount,
     ReleaseUnknown,
     ReturnOffer,
     SettleNotice,
@@ -66,6 +67,7 @@ type Job = (
     Receive
     | Claim
     | SweepNow
+    | Recount
     | Bury
     | ReadFleet
     | ListOwned
@@ -83,6 +85,7 @@ type Work = (
     Receive
     | Claim
     | SweepNow
+    | Recount
     | Bury
     | ReadFleet
     | ListOwned
@@ -194,7 +197,10 @@ class Jobs:
             case Claim(connection_id, reason):
                 return ClaimAnswered(connection_id, self._claim(connection_id, reason))
             case SweepNow(enough, turn):
-                return Swept(self._sweep(enough, turn))
+                shards, timing = self._settings.shards, self._settings.timing
+                return Swept(self._sweep(sweep(shards=shards, timing=timing, enough=enough, turn=turn)))
+            case Recount():
+                return Swept(self._sweep(recount(shards=self._settings.shards)))
             case Bury(members):
                 self._quietly(lambda: self._run(bury_expired(members, timing=self._settings.timing)))
                 return Buried()
@@ -238,8 +244,7 @@ class Jobs:
             self._log.info("claimed", connection_id=connection_id, epoch=epoch, reason=reason)
         return outcome
 
-    def _sweep(self, enough: int, turn: int) -> Sweep | Fault:
-        flow = sweep(shards=self._settings.shards, timing=self._settings.timing, enough=enough, turn=turn)
+    def _sweep(self, flow: Flow[Sweep]) -> Sweep | Fault:
         found = self._or_fault(lambda: self._run(flow))
         for problem in [] if isinstance(found, Fault) else found.malformed:
             self._problems.say("member_malformed", str(problem))

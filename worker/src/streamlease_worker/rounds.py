@@ -7,7 +7,7 @@ from streamlease.flows.sweep import Sweep
 from streamlease.model import FleetSummary, MemberState
 from streamlease.timing import Instant, Timing
 from streamlease_worker.jitter import draw
-from streamlease_worker.supervisor_events import Command, ListOwned, ReadFleet, Receive, SweepNow
+from streamlease_worker.supervisor_events import Command, ListOwned, ReadFleet, Receive, Recount, SweepNow
 
 MOST_CANDIDATES = 1_000
 """More than this are not listed by one sweep: the next one comes soon enough."""
@@ -81,17 +81,21 @@ class Rounds:
         return []
 
     @property
+    def receiving(self) -> bool:
+        return self._receiving
+
+    @property
     def owes_farewell(self) -> bool:
         """Whether a sweep is under way that began before the farewell was asked for."""
         return self._farewell
 
     def farewell(self) -> list[Command]:
-        """The fleet summary counts this worker no longer once somebody sweeps: so sweep, and wait for no turn."""
+        """The fleet summary counts this worker no longer once somebody counts again: so do, and wait for no turn."""
         if self._sweeping:
             self._farewell = True
             return []
         self._sweeping = True
-        return [SweepNow(0, 0)]
+        return [Recount()]
 
     def fleet_read(self, fleet: FleetSummary | None, now: Instant) -> None:
         self._reading = False

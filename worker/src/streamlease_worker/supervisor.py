@@ -120,7 +120,9 @@ class Supervisor:
         out = self._happened(event, now)
         out += self._take(now)
         unsettled = len(self._claims) + len(self._settling)
-        return out + self._drain.step(self._owned.values(), unsettled=unsettled, now=now)
+        return out + self._drain.step(
+            self._owned.values(), unsettled=unsettled, receiving=self._rounds.receiving, now=now
+        )
 
     def _happened(self, event: Event, now: Instant) -> list[Command]:
         match event:
@@ -135,6 +137,7 @@ class Supervisor:
             case Buried():
                 self._burying = False
             case FleetRead(fleet):
+                self._intake.looked()
                 if fleet is not None and not isinstance(fleet, Fault):
                     self._intake.read(fleet)
                 self._rounds.fleet_read(self._intake.fleet, now)
@@ -245,6 +248,7 @@ class Supervisor:
 
     def _swept(self, sweep: Sweep | Fault, now: Instant) -> list[Command]:
         self._progress.looked(fault=isinstance(sweep, Fault), now_s=now.mono_s)
+        self._intake.looked()
         if not self._rounds.owes_farewell:
             self._drain.swept()
         if isinstance(sweep, Fault):

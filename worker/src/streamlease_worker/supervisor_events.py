@@ -197,6 +197,11 @@ class SweepNow:
 
 
 @dataclass(frozen=True, slots=True)
+class Recount:
+    """Run `flows.sweep.recount`. Answer with `Swept`, always."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bury:
     """Run `flows.bury` over these, the expired or those that were buried lately. Answer with `Buried`, always."""
 
@@ -306,6 +311,7 @@ type Command = (
     | ReturnOffer
     | Claim
     | SweepNow
+    | Recount
     | Bury
     | ReadFleet
     | ListOwned

@@ -105,6 +105,7 @@ def _shares(item: Item, where: str) -> Shares | None:
         total=_int(fields, "total", where),
         total_at_ms=_int(fields, "total_at_ms", where),
         more_since_ms=_int(fields, "more_since_ms", where),
+        grew_at_ms=_int(fields, "grew_at_ms", where),
         stubborn=_int(fields, "stubborn", where),
         least_unowned=_int(fields, "least_unowned", where),
         least_since_ms=_int(fields, "least_since_ms", where),

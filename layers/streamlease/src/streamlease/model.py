@@ -187,6 +187,8 @@ class Shares:
     """When so much was counted last."""
     more_since_ms: int
     """Since when more was counted; 0: it was not."""
+    grew_at_ms: int
+    """When the total grew by much last."""
     stubborn: int
     """So many of the unowned nobody can take."""
     least_unowned: int

@@ -19,6 +19,9 @@ LATELY_MS = 15_000
 """A summary that is older says nothing. And so long, beside a heartbeat, what somebody leaves may be in no count."""
 LESS_MS = 5_000
 """While nobody goes: a smaller count holds after so long. What was just claimed is told within a second."""
+GREW_MS = 2_500
+MUCH = 0.1
+"""A total that grows by more than this part may still be growing: for so long nothing is given up by it."""
 MORE_MS = 1_500
 """While something moves: a larger count holds after so long."""
 STUBBORN_MS = 30_000
@@ -101,6 +104,8 @@ def divide(
     going, deploying = _going(members, now_ms=now_ms), _deploying(members, able, now_ms=now_ms)
     patience_ms = LATELY_MS + max(m.lease_ms for m in running) // 3
     total = _Total.of(before, to_share(able, waiting), going=going, patience_ms=patience_ms, now_ms=now_ms)
+    grew = before is None or total.number - before.total > MUCH * before.total
+    grew_at_ms = now_ms if before is None or grew else before.grew_at_ms
     counting = _counting(able, total.number)
     older = sum(weight(m) for m in able if m not in counting)
     whole = max(total.number - older, sum(weight(m) for m in counting))
@@ -114,10 +119,11 @@ def divide(
         total=total.number,
         total_at_ms=total.at_ms,
         more_since_ms=total.more_since_ms,
+        grew_at_ms=grew_at_ms,
         stubborn=patience.stubborn,
         least_unowned=patience.least,
         least_since_ms=patience.since_ms,
-        movable=not going and not deploying,
+        movable=not going and not deploying and now_ms - grew_at_ms >= GREW_MS,
         all_unwell=all_unwell,
     )
     return _with_lacking(found, counting, waiting)

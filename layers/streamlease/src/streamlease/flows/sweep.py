@@ -10,8 +10,10 @@ from streamlease.errors import Malformed
 from streamlease.flow import Flow, now, page, read, write
 from streamlease.model import FLEET_ID, FleetSummary, Member
 from streamlease.plan import Candidate
-from streamlease.timing import Timing
+from streamlease.timing import Instant, Timing
 from streamlease.write import Index, Item, Query, Read, Scan, Table
+
+CLOCKS_APART_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,31 @@ def shard_page(
     return found, answer.cursor
 
 
+def _later(began: Instant, before: FleetSummary | None) -> int:
+    """When a summary is of, that was begun after `before` was read: by a clock that is a little behind, it would be of
+    an earlier time, and would never be written. By clocks further apart than two may be, nothing is set right."""
+    ahead_ms = before.at_ms - began.wall_ms if before is not None else -1
+    return began.wall_ms + ahead_ms + 1 if 0 <= ahead_ms <= CLOCKS_APART_MS else began.wall_ms
+
+
+def recount(*, shards: int) -> Flow[Sweep]:
+    """Divide the connections up anew by the members as they are now, without a look at the shards: for who has just
+    said that it drains, and whose offers wait for the others' shares. Three requests. Raises Fault."""
+    began = yield from now()
+    before = yield from known(shards)
+    everybody = yield from members()
+    unowned = before.fleet.unowned if before.fleet else 0
+    fleet = plan.summary(
+        everybody.members,
+        unowned=unowned,
+        shards=before.shards,
+        now_ms=_later(began, before.fleet),
+        before=before.fleet,
+    )
+    yield from write(membership.summarise(fleet))
+    return Sweep((), fleet, everybody.members, (*before.malformed, *everybody.malformed))
+
+
 def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]:
     """Sweep all shards once, listing at most `enough` candidates, and write the fleet summary.
 
@@ -123,7 +150,11 @@ def sweep(*, shards: int, timing: Timing, enough: int, turn: int) -> Flow[Sweep]
                 break
     everybody = yield from members()
     fleet = plan.summary(
-        everybody.members, unowned=unowned, shards=before.shards, now_ms=began.wall_ms, before=before.fleet
+        everybody.members,
+        unowned=unowned,
+        shards=before.shards,
+        now_ms=_later(began, before.fleet),
+        before=before.fleet,
     )
     yield from write(membership.summarise(fleet))
     return Sweep(tuple(found), fleet, everybody.members, (*before.malformed, *everybody.malformed))
