@@ -140,6 +140,24 @@ def test_heartbeats_are_no_data() -> None:
     assert len(driver.records) == 1
 
 
+def test_w11_and_w14_heartbeats_and_answers_do_not_keep_a_dead_subscription_fresh() -> None:
+    keepalive: dict[str, Any] = {
+        "ping_every": "off",
+        "stale_after": "70s",
+        "heartbeat": "op=='hb'",
+        "message": {"send": "ping", "every": "20s", "answer": "op=='pong'"},
+    }
+    driver = Driver(compile_spec(one(keepalive=keepalive)))
+    driver.stream()
+    driver.message({"price": 1})
+    while not driver.all(Close):
+        driver.wake()
+        driver.message({"op": "pong"})
+        driver.message({"op": "hb"})
+    assert driver.now_s == 170
+    assert driver.counted("stale") == 1
+
+
 def test_protocol_pings_and_messages_go_side_by_side() -> None:
     driver = Driver(compile_spec(one(keepalive={"ping_every": "20s", "message": {"send": "hi", "every": "30s"}})))
     driver.stream()

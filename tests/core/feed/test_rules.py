@@ -270,3 +270,14 @@ def test_w17_messages_of_a_socket_that_was_given_up_are_dropped() -> None:
     driver.message({"from": "the dead"}, socket=1)
     driver.message({"from": "the living"}, socket=2)
     assert [record.payload for record in driver.records] == [{"from": "the living"}]
+
+
+def test_an_answer_may_say_what_was_read_last() -> None:
+    driver = driver_of(
+        {"message": "op==`1`", "send": {"op": 1, "d": "{received}"}}, record={"when": "s", "sequence": "s"}
+    )
+    driver.stream()
+    driver.message({"op": 1})
+    driver.message({"s": 7})
+    driver.message({"op": 1})
+    assert driver.sent == [{"op": 1}, {"op": 1, "d": 7}]

@@ -52,7 +52,14 @@ COINBASE = {
         "id": "[product_id, trade_id]",
     }
 }
-COINBASE_NUMBERS = {"record": {"payload": "events", "series": {"number": "sequence_num", "per_socket": True}}}
+COINBASE_NUMBERS = {
+    "keepalive": {"heartbeat": "channel=='heartbeats'"},
+    "record": {
+        "when": "channel=='ticker'",
+        "payload": "events",
+        "series": {"number": "$.sequence_num", "per_socket": True},
+    },
+}
 KRAKEN = {
     "record": {
         "when": "channel=='trade'",
@@ -139,8 +146,14 @@ def trade(symbol: str, number: int) -> dict[str, Any]:
         ),
         (
             COINBASE_NUMBERS,
-            [{"sequence_num": 0, "events": []}, {"sequence_num": 1, "events": []}, {"sequence_num": 4, "events": []}],
-            [(None, None), (None, None), ("gap", 1, 4), (None, None)],
+            [
+                {"channel": "subscriptions", "sequence_num": 0, "events": []},
+                {"channel": "ticker", "sequence_num": 1, "events": []},
+                {"channel": "heartbeats", "sequence_num": 2, "events": []},
+                {"channel": "ticker", "sequence_num": 3, "events": []},
+                {"channel": "heartbeats", "sequence_num": 6, "events": []},
+            ],
+            [(None, None), (None, None), ("gap", 3, 6)],
         ),
         (
             KRAKEN,

@@ -17,6 +17,7 @@ from streamlease.feed.intake import LONGEST_REASON, Intake
 from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.script import capture
 from streamlease.feed.session import Phase, Session
+from streamlease.feed.template import RECEIVED
 from streamlease.write import Value
 
 
@@ -28,6 +29,8 @@ class Follows:
     """The socket stands, at this time, with this draw."""
     data: Callable[[Session, Value, Message, Trouble | None, float, list[Command]], None]
     """A message that is data; with a trouble, one that cannot be read."""
+    numbered: Callable[[Session, Value, list[Command]], None]
+    """Every message that can be read, before it is anything else, where all are numbered."""
     kept: Callable[[Session, list[Command]], None]
     """Variables changed."""
     rotates: Callable[[Session, str | None, float, float, list[Command]], bool]
@@ -76,6 +79,8 @@ class Hearing:
         commands: list[Command],
     ) -> None:
         """One message. `trouble`: it cannot be read, and `value` is what there is of it."""
+        if self._intake.numbers_messages and trouble is None:
+            self._follows.numbered(session, value, commands)
         if self.controlled and not self._control(session, value, now_s, draw, commands):
             return
         if session.phase is Phase.OPENING and session.heard(value, now_s, draw, commands):
@@ -145,6 +150,7 @@ class Hearing:
         """Do what a message asks for; whether it may be data."""
         if session.answers(value) or (self._heartbeat is not None and self._heartbeat(value)):
             return False
+        session.fresh(now_s)
         ruling = self._rules.said(value)
         if ruling is None:
             return True
@@ -152,7 +158,7 @@ class Hearing:
             session.captured(now_s, draw)
             self._follows.kept(session, commands)
         for message in ruling.rule.sends:
-            session.say(message, now_s, commands)
+            session.say(message, now_s, commands, more={RECEIVED: self._intake.received})
         if ruling.action == "go_on":
             return True
         if ruling.action == "rotate" and self._follows.rotates(session, ruling.url, now_s, draw, commands):

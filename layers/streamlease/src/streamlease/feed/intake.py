@@ -36,6 +36,8 @@ class Intake:
         if seek is not None:
             self._continuity.sought(seek)
         self._series = SeriesTracker(shape) if shape.series is not None else None
+        self.numbers_messages = shape.series is not None and shape.series.of_messages
+        """Whether `numbered` is to see every message, also those that are no data."""
         self._resumes = template.needs_cursor(feed)
         self._window = Window(shape.dedupe.most, _ms(shape.dedupe.within_s)) if shape.dedupe is not None else None
         repeats = self._resumes or feed.acks is not None or feed.rotation.overlap
@@ -172,6 +174,15 @@ class Intake:
             return self._moved(self._ledger.replay_ended())
         return None
 
+    def numbered(self, value: Value, commands: list[Command]) -> None:
+        """A message, data or not, before it is anything else: what its number says is missing before it."""
+        if self._series is None:
+            return
+        deliveries: list[Record | Gap] = []
+        self._follow(self._series, value, value, deliveries, commands)
+        if deliveries:
+            commands.append(Deliver(tuple(deliveries)))
+
     def together(self, first: int, *, whole: bool = True) -> None:
         """All deliveries from number `first` on came in one frame: no position may lie within it. Not `whole`: there
         was more in it, which is left to the upstream to send again."""
@@ -271,7 +282,7 @@ class Intake:
                 return
         if ledger.position is None or self._continuity.owes:
             self._begin(deliveries, commands)
-        if self._series is not None:
+        if self._series is not None and not self.numbers_messages:
             self._follow(self._series, message, entry, deliveries, commands)
         settles_at: Sequence | None = None
         if sequence is not None:

@@ -63,6 +63,8 @@ class Liveness:
         self._alive_from_s = float("inf")
         self.heard_at_s = 0.0
         """When the last message came. Set directly, for it is set at every message."""
+        self.fresh_at_s = 0.0
+        """When the last message came that was no heartbeat. Set directly too."""
 
     def opened(self, now_s: float) -> None:
         """A new socket: all clocks start, but for that of stale data."""
@@ -70,7 +72,7 @@ class Liveness:
         self._pong_owed = False
         self._fresh_from_s = None
         self._excused = False
-        self.heard_at_s = now_s
+        self.heard_at_s = self.fresh_at_s = now_s
 
     def streaming(self, now_s: float) -> None:
         """From here on data is due."""
@@ -80,7 +82,7 @@ class Liveness:
     @property
     def lived(self) -> bool:
         """Whether this socket has shown more than that it can be opened."""
-        return self.heard_at_s > self._alive_from_s
+        return self.fresh_at_s > self._alive_from_s
 
     def ponged(self) -> None:
         self._pong_owed = False
@@ -134,7 +136,7 @@ class Liveness:
     def _stale_at_s(self) -> float | None:
         if self._stale_after_s is None or self._fresh_from_s is None or not self._reading:
             return None
-        return max(self._fresh_from_s, self.heard_at_s) + self._stale_after_s
+        return max(self._fresh_from_s, self.fresh_at_s) + self._stale_after_s
 
     def _restart(self, now_s: float) -> None:
         self._pong_from_s = now_s

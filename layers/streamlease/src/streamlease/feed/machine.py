@@ -2,10 +2,10 @@
 
     NEW → (FETCHING) → DIALLING → OPENING → STREAMING → CLOSING → BACKOFF → DIALLING … → FINISHED
 
-One socket's life is a `session`, and what is said on it `hearing`; here is what follows for the connection: from its end,
-and from the change to the next (`rotation`).
-What is read goes through `intake`. The position moves by acknowledgements only (`ledger`), and what cannot be proven
-gapless is said in a gap record (`continuity`).
+One socket's life is a `session`, and what is said on it is heard in `hearing`; here is what follows for the connection:
+from a socket's end, and from the change to the next (`rotation`). What is read goes through `intake`. The position
+moves by acknowledgements only (`ledger`), and what cannot be proven gapless is said in a gap record (`continuity`).
+Longer than most files: it is the one place where sockets, position and ends meet.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ from streamlease.feed.liveness import LATE_S, Silence
 from streamlease.feed.rotation import Kept, Turn
 from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
-from streamlease.feed.template import SEQUENCE, Templates
+from streamlease.feed.template import RECEIVED, SEQUENCE, Templates
 from streamlease.model import Position, Seek, StatusState
 from streamlease.write import Value
 
@@ -80,7 +80,12 @@ class Machine:
         self._endings = Endings(feed, self._rules)
         self._turn = Turn(feed.rotation)
         follows = Follows(
-            ready=self._ready, data=self._data, kept=self._hold, rotates=self._announced, faulty=self._faulty
+            ready=self._ready,
+            data=self._data,
+            numbered=self._numbered,
+            kept=self._hold,
+            rotates=self._announced,
+            faulty=self._faulty,
         )
         self._hearing = Hearing(feed, self._rules, self._intake, clock, follows)
         self._silence = Silence(suspect=suspect)
@@ -212,7 +217,7 @@ class Machine:
     def _begun(self) -> Session:
         self._dials += 1
         token, resume_url = self._intake.session
-        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor()}
+        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor(), RECEIVED: self._intake.received}
         kept = ((self._feed.resume.token, token), (self._feed.resume.url, resume_url))
         variables.update({name: value for name, value in kept if name is not None and value is not None})
         url, self._url = self._url or resume_url, None
@@ -281,6 +286,10 @@ class Machine:
             self._take(value, message, trouble, commands)
         else:
             self._turn.keep(Kept(value, message, trouble), now_s)
+
+    def _numbered(self, session: Session, value: Value, commands: list[Command]) -> None:
+        if session is self._main:
+            self._intake.numbered(value, commands)
 
     def _announced(self, session: Session, url: str | None, now_s: float, draw: float, commands: list[Command]) -> bool:
         if not self._feed.rotation.overlap or session is not self._main:

@@ -75,6 +75,8 @@ class Session:
         self._script = Script(feed, templates, variables)
         self._pacer = None if feed.pace is None else Pacer(feed.pace)
         self.aborted = False
+        beat = feed.keepalive.beat
+        self._knows_heartbeats = feed.keepalive.heartbeat is not None or (beat is not None and beat.answer is not None)
         self.stale = False
         """Whether this side closed it for its silence."""
 
@@ -223,9 +225,15 @@ class Session:
         self._beats(now_s, draw)
 
     def heard_at(self, now_s: float) -> None:
+        """Something came. Where the feed knows heartbeats, `fresh` tells whether it was more than one."""
         self.liveness.heard_at_s = now_s
+        if not self._knows_heartbeats:
+            self.liveness.fresh_at_s = now_s
         if self.beat is not None:
             self.beat.heard_at_s = now_s
+
+    def fresh(self, now_s: float) -> None:
+        self.liveness.fresh_at_s = now_s
 
     def answers(self, value: Value) -> bool:
         """Whether this message answers a beat."""

@@ -29,6 +29,8 @@ class Series:
     """Each value of it has numbers of its own; None: there is one series."""
     restart: Extract | None = None
     """True of an entry with which its series begins anew: a snapshot, say."""
+    of_messages: bool = False
+    """Every message is numbered, whether it is data or not; all parts are read from the message."""
     per_socket: bool = False
     """Numbers begin anew with every socket."""
     most_keys: int = 1_000

@@ -143,7 +143,9 @@ def _life(spec: ConnectionSpec) -> Iterator[str]:
 
 
 def _warnings(spec: ConnectionSpec) -> Iterator[str]:
-    if spec.keepalive.ping_every == "off" and spec.keepalive.stale_after is None:
+    beat = spec.keepalive.message
+    answered = beat is not None and beat.answer is not None
+    if spec.keepalive.ping_every == "off" and spec.keepalive.stale_after is None and not answered:
         yield "warning: with ping_every off and no stale_after, a dead upstream is noticed late or never"
     if spec.url.startswith("ws://") and secrets.references(compile_spec(spec)):
         yield "warning: ws:// carries its secrets in the clear; use wss:// where the upstream has it"

@@ -101,6 +101,12 @@ class Record(_Part):
             ),
             (series is not None and series.keys > LARGEST_WINDOW, f"record.series.keys is over {LARGEST_WINDOW}"),
             (
+                series is not None
+                and is_of_message(series.number or self.sequence or "")
+                and any(path and not is_of_message(path) for path in (series.first, series.previous, series.key)),
+                "record.series has a number of the message, beginning with $; its other paths must begin with $ too",
+            ),
+            (
                 series is not None and series.key is None and "keys" in series.model_fields_set,
                 "record.series.keys says nothing without record.series.key",
             ),
