@@ -8,7 +8,7 @@ import random
 import ssl
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,7 +38,15 @@ def _nothing(request: Request) -> object:
 class Held:
     """Connections that are run here, each with its state."""
 
-    def __init__(self, *, certificate: Path | None = None, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        certificate: Path | None = None,
+        sink: Sink | None = None,
+        perform: Callable[[Request], object] = _nothing,
+    ) -> None:
+        """`perform` keeps the ledgers of dial budgets, where feeds have any."""
+
         def context() -> ssl.SSLContext:
             return ssl.create_default_context(cafile=None if certificate is None else str(certificate))
 
@@ -55,7 +63,7 @@ class Held:
             turns=Turns(
                 "bench",
                 egress_group="default",
-                perform=_nothing,
+                perform=perform,
                 threads=ThreadPoolExecutor(1),
                 now=clock.now,
                 log=Log(),

@@ -39,6 +39,9 @@ class Upstream(asyncio.Protocol):
         self._data = b""
         self._open = False
 
+    def opened(self, request: bytes) -> None:
+        """The handshake is answered. For moodier upstreams."""
+
     def data_received(self, data: bytes) -> None:
         self._data += data
         if not self._open:
@@ -47,6 +50,7 @@ class Upstream(asyncio.Protocol):
             request, _, self._data = self._data.partition(b"\r\n\r\n")
             self._transport.write(accepted(request))
             self._open = True
+            self.opened(request)
         while len(self._data) >= 6:
             opcode, size = self._data[0] & 0x0F, self._data[1] & 0x7F
             if size > 125:

@@ -47,6 +47,12 @@ def upstream(module: str, *arguments: str) -> Iterator[list[str]]:
 
 def side(module: str, *arguments: str) -> dict[str, Any]:
     """The JSON object that it prints last."""
+    found: dict[str, Any] = json.loads(lines(module, *arguments)[-1])
+    return found
+
+
+def lines(module: str, *arguments: str) -> list[str]:
+    """What it prints, at least one line, once it has ended well."""
     done = subprocess.run(  # noqa: S603 - ours
         [PYTHON, "-m", module, *arguments],
         stdout=subprocess.PIPE,
@@ -57,8 +63,7 @@ def side(module: str, *arguments: str) -> dict[str, Any]:
     )
     if done.returncode != 0 or not done.stdout.strip():
         raise SystemExit(f"{module} {arguments[0]} ended with {done.returncode}, and what it says is above")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return done.stdout.splitlines()
 
 
 def _environment() -> dict[str, str]:
