@@ -57,7 +57,7 @@ COINBASE_NUMBERS = {
     "record": {
         "when": "channel=='ticker'",
         "payload": "events",
-        "series": {"number": "$.sequence_num", "per_socket": True},
+        "series": {"number": "sequence_num", "of": "messages", "per_socket": True},
     },
 }
 KRAKEN = {

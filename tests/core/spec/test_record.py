@@ -52,10 +52,13 @@ def test_a_series_follows_the_sequence_unless_it_names_a_number() -> None:
     by_sequence = shape(each="data", sequence="$.seq", series={}).series
     assert by_sequence is not None
     assert by_sequence.number(MESSAGE) == 7
-    assert by_sequence.of_messages
+    assert "number" in shape(each="data", sequence="$.seq", series={}).of_message
+    assert not by_sequence.of_messages
     by_number = shape(each="data", series={"number": "id", "key": "$.seq", "keys": 3}).series
     assert by_number is not None
-    assert not by_number.of_messages
+    by_message = shape(series={"number": "id", "of": "messages"}).series
+    assert by_message is not None
+    assert by_message.of_messages
     assert (by_number.number(ENTRY), by_number.most_keys) == (1, 3)
 
 
@@ -82,7 +85,10 @@ def test_a_spec_keeps_its_unwrapping_as_written_and_compiles_it() -> None:
         ({"record": {"series": {}}}, "record.series needs a number to follow"),
         ({"record": {"sequence": "s", "contiguous": True, "series": {}}}, "say the same: keep one"),
         ({"record": {"series": {"number": "n", "first": "a", "previous": "b"}}}, "first and previous"),
-        ({"record": {"series": {"number": "$.n", "key": "k"}}}, "its other paths must begin with $ too"),
+        (
+            {"record": {"series": {"number": "n", "of": "all"}}},
+            "record.series.of is 'all'; it must be records or messages",
+        ),
         ({"record": {"series": {"number": "n", "keys": 9}}}, "keys says nothing without record.series.key"),
         ({"record": {"series": {"number": "n", "key": "k", "keys": 900_000}}}, "record.series.keys is over 100000"),
         ({"record": {"dedupe": {}}}, "record.dedupe needs a key"),

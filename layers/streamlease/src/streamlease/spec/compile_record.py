@@ -63,7 +63,7 @@ def _series(series: model.Series, number: str | None) -> Series:
         previous=_part(series.previous),
         key=_part(series.key),
         restart=_condition(series.restart),
-        of_messages=is_of_message(number or ""),
+        of_messages=series.of == "messages",
         per_socket=series.per_socket,
         most_keys=series.keys,
     )

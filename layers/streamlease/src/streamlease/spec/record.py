@@ -59,6 +59,9 @@ class Series(_Part):
     previous: EntryPath | None = Field(None, description="The number of the record before: numbers may jump")
     key: EntryPath | None = Field(None, description="Each value of it has numbers of its own")
     restart: Condition | None = Field(None, description="True of a record with which its series begins anew")
+    of: Literal["records", "messages"] = Field(
+        "records", description="What is numbered: the records, or every message, data or not"
+    )
     per_socket: Flag = Field(default=False, description="Numbers begin anew with every socket")
     keys: Count = Field(1_000, description="So many keys are followed; of more, the longest unseen is forgotten")
 
@@ -100,12 +103,6 @@ class Record(_Part):
                 "record.series has first and previous; a record says either where it begins or what was before it",
             ),
             (series is not None and series.keys > LARGEST_WINDOW, f"record.series.keys is over {LARGEST_WINDOW}"),
-            (
-                series is not None
-                and is_of_message(series.number or self.sequence or "")
-                and any(path and not is_of_message(path) for path in (series.first, series.previous, series.key)),
-                "record.series has a number of the message, beginning with $; its other paths must begin with $ too",
-            ),
             (
                 series is not None and series.key is None and "keys" in series.model_fields_set,
                 "record.series.keys says nothing without record.series.key",
