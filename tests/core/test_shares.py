@@ -294,12 +294,13 @@ def test_two_generations_that_disagree_about_the_mode_share_as_any_two() -> None
 # --- balance ----------------------------------------------------------------------------------------------------------
 
 
-@given(st.sampled_from(["draining", "silent", "just buried"]))
+@given(st.sampled_from(["draining", "silent", "just buried", "buried meanwhile"]))
 def test_nothing_moves_for_balance_while_somebody_goes(how: str) -> None:
     going = {
         "draining": member("c", 5, state=MemberState.DRAINING),
         "silent": member("c", 5, lease_expires_at_ms=NOW_MS + 1),
         "just buried": member("c", state=MemberState.DEAD, buried_at_ms=NOW_MS - SETTLED_MS + 1),
+        "buried meanwhile": member("c", state=MemberState.DEAD, buried_at_ms=NOW_MS + 1_000),
     }
     shares = shared([*fleet([10, 0]), going[how]])
     assert too_many(shares, "w0", weighs=10) == 0

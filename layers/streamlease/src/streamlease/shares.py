@@ -228,9 +228,14 @@ def _going(members: Collection[Member], *, now_ms: int) -> bool:
             drains = member.state is MemberState.DRAINING and not ahead(member, now_ms=now_ms)
             if drains or silent(member, now_ms=now_ms):
                 return True
-        elif 0 <= now_ms - (member.buried_at_ms or 0) < SETTLED_MS:
+        elif _buried_within(SETTLED_MS, member, now_ms=now_ms):
             return True
     return False
+
+
+def _buried_within(within_ms: int, member: Member, *, now_ms: int) -> bool:
+    """Also where it was after `now_ms`, when this count began: by another clock, or while the count was under way."""
+    return -AHEAD_MS <= now_ms - (member.buried_at_ms or 0) < within_ms
 
 
 def _deploying(members: Collection[Member], able: Sequence[Member], *, now_ms: int) -> bool:
@@ -243,7 +248,7 @@ def _deploying(members: Collection[Member], able: Sequence[Member], *, now_ms: i
         member.generation < newest
         and (
             (member.state in (MemberState.LIVE, MemberState.DRAINING) and not ahead(member, now_ms=now_ms))
-            or 0 <= now_ms - (member.buried_at_ms or 0) < CALM_MS
+            or _buried_within(CALM_MS, member, now_ms=now_ms)
         )
         for member in members
     )
