@@ -13,6 +13,7 @@ from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
 from streamlease.feed.template import Templates
 from streamlease.model import Position
 from streamlease.spec import BadSpec, Compiled, ConnectionSpec, compile_item, compile_spec, explain, load
+from streamlease.spec.problems import PATHS
 from tests.core.feed.driver import WALL_MS, Driver, event
 from tests.core.spec.files import one
 
@@ -172,15 +173,21 @@ def test_the_trades_example_has_its_secrets_by_reference_and_one_connection_a_ro
     assert secrets.resolved(send, values).text == '{"type":"auth","key":"q\\""}'
 
 
+NAMES_WITHIN = sorted({path.rpartition(".")[2] for path in PATHS} | {"x", "session"})
+WORDS = ["5s", "a", "{x}", "env:K", "never", "retry", "op=='a'", "{sequence}", "https://a.test", "session", "s", "jwt"]
 junk = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(["when", "sequence", "query", "within", "first", "x", "type", "id"]), inner, max_size=3
-        ),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=8),
+        st.sampled_from([*WORDS, 1006, 401, 5]),
     ),
-    max_leaves=8,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES_WITHIN), inner, max_size=4)
+    ),
+    max_leaves=12,
 )
 
 

@@ -3,12 +3,19 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from streamlease.feed import secrets
 from streamlease.feed.computed import Encoded, Hmac, Jwt, Now, Random
-from streamlease.feed.events import Route, Tls
-from streamlease.feed.feed import Pace, Rotation, Step
-from streamlease.spec import compile_item, compile_spec, explain
+from streamlease.feed.events import Closed, Fetched, Message, Opened, Route, Tls
+from streamlease.feed.events import Fetch as Call
+from streamlease.feed.feed import Pace, Rotation
+from streamlease.feed.feed import Step as FeedStep
+from streamlease.spec import BadSpec, ConnectionSpec, compile_item, compile_spec, explain
+from streamlease.spec.session import Beat, Computed, Fetch, Rule, Step
+from tests.core.feed.driver import Driver
 from tests.core.spec.files import one, problems
 
 CURSOR: dict[str, Any] = {"record": {"sequence": "s", "unique": True}, "resume": {"query": {"c": "{sequence}"}}}
@@ -80,7 +87,7 @@ def test_a_whole_life_reaches_the_feed() -> None:
         "jwt": Jwt("{secretsmanager:cdp#key}", "ES256", {"nonce": "{=nonce}"}, {"exp": "{=at}"}),
     }
     assert feed.open_messages[0] == {"op": "hello"}
-    steps = [entry for entry in feed.open_messages if isinstance(entry, Step)]
+    steps = [entry for entry in feed.open_messages if isinstance(entry, FeedStep)]
     assert [step.sends for step in steps] == [({"op": "auth", "jwt": "{=jwt}"},), ("resume {sequence}",), ()]
     assert [(step.waits, step.within_s, step.present) for step in steps] == [
         (True, 3, None),
@@ -215,7 +222,7 @@ def test_what_does_not_fit_is_named_with_its_place_and_what_would_be_right(
 
 def test_a_message_with_a_field_called_send_is_a_message_if_it_has_other_fields() -> None:
     feed = compile_spec(one(open=[{"send": "x", "channel": "y"}, {"send": {"send": "x"}}]))
-    assert feed.open_messages == ({"send": "x", "channel": "y"}, Step(({"send": "x"},)))
+    assert feed.open_messages == ({"send": "x", "channel": "y"}, FeedStep(({"send": "x"},)))
 
 
 def test_captured_and_computed_names_are_no_secrets_in_the_clear() -> None:
@@ -231,3 +238,52 @@ def test_an_unknown_field_of_a_later_release_inside_a_list_is_passed_over() -> N
     assert compiled.ignored[0].startswith("field rules[0].later is not known")
     compiled = compile_item("x", "ws://a", {"open": [{"expect": "a", "later": 1}]})
     assert len(compiled.feed.open_messages) == 1
+
+
+WORDS: st.SearchStrategy[Any] = st.sampled_from(
+    ["5s", "a", "{a}", "env:K", "retry", "fatal", "live", "go_on", "op=='a'", "s", "jwt", 1006, 401, 5, True, None, {}]
+)
+CAPTURES = st.dictionaries(st.sampled_from(["a", "b", "received"]), st.sampled_from(["x", "y.z", "["]), max_size=2)
+
+
+def parts_of(model: type[BaseModel]) -> st.SearchStrategy[dict[str, Any]]:
+    names = st.sampled_from(sorted(model.model_fields))
+    return st.dictionaries(names, WORDS, max_size=4).flatmap(
+        lambda fields: CAPTURES.map(lambda kept: {**fields, "capture": kept} if "capture" in fields else fields)
+    )
+
+
+def _read(fields: dict[str, Any]) -> tuple[ConnectionSpec | None, list[str]]:
+    try:
+        return one(**fields), []
+    except BadSpec as error:
+        return None, [problem.sentence for problem in error.problems]
+
+
+@given(
+    st.lists(parts_of(Rule), max_size=2),
+    st.lists(parts_of(Step), max_size=2),
+    st.none() | parts_of(Beat),
+    st.dictionaries(st.sampled_from(["a", "v"]), parts_of(Computed), max_size=2),
+    st.none() | parts_of(Fetch),
+)
+def test_whatever_is_said_of_a_life_is_refused_in_words_or_can_be_lived(
+    rules: list[Any], steps: list[Any], beat: Any, values: dict[str, Any], fetch: Any
+) -> None:
+    fields: dict[str, Any] = {"rules": rules, "open": steps, "values": values}
+    if beat is not None:
+        fields["keepalive"] = {"message": {"send": "ping", **beat}}
+    if fetch is not None:
+        fields["fetch"] = {"url": "https://a.test", **fetch}
+    spec, refused = _read(fields)
+    assert not any("Input should" in sentence or "validat" in sentence for sentence in refused)
+    if spec is None:
+        return
+    assert all(explain(spec))
+    driver = Driver(compile_item(spec.id, spec.url, spec.stored()).feed)
+    if driver.all(Call):
+        driver.on(Fetched(1, 200, '{"x": 1, "y": {"z": "w"}, "a": "wss://b.test"}'))
+    for event in (Opened(), Message('{"op": "a", "x": 1, "s": 5}', 0), Message("a", 0), Closed("gone", 1006)):
+        driver.on(event)
+        if driver.wake_at_s is not None:
+            driver.wake()
