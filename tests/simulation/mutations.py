@@ -409,6 +409,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         "a position waits for records of the same sequence",
         ((feed_ledger.Ledger, "_settle", _follows),),
     ),
+    Mutation(
+        "put-off-early", "nobody claims before its time what is put off", ((lease, "_due", constantly(Always())),)
+    ),
     Mutation("dials-races", "of all who saw a ledger one takes from it", ((budget, "_put", ALWAYS_OURS),)),
     Mutation(
         "dials-window",
