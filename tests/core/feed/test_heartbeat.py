@@ -104,8 +104,8 @@ def test_an_interval_that_is_nonsense_is_bounded_or_passed_over() -> None:
         driver.on(Opened())
         driver.message({"op": 10, "d": {"heartbeat_interval": interval}})
         if wakes is None:
-            assert driver.machine._main is not None
-            assert driver.machine._main.due_s() is None
+            assert driver.machine._sockets.main is not None
+            assert driver.machine._sockets.main.due_s() is None
         else:
             assert driver.wake_at_s is not None
             assert abs(driver.wake_at_s - wakes) < 1

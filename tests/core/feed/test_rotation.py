@@ -190,8 +190,8 @@ def test_w15_a_hundred_rotations_free_the_old_side_and_lose_nothing() -> None:
         driver.wake()
         driver.on(Closed("closed", 1000, socket=turn))
         assert driver.sockets == {turn + 1: "open"}
-        assert driver.machine._last is None
-        assert driver.machine._next is None
+        assert driver.machine._sockets.last is None
+        assert driver.machine._sockets.next is None
         assert driver.machine._turn._kept == []
     assert driver.now_s >= 100 + 100 * 3_600
     assert [record.sequence for record in driver.records] == list(range(1, sequence + 1))

@@ -42,7 +42,7 @@ from streamlease.feed.liveness import LATE_S, Silence
 from streamlease.feed.rotation import Kept, Turn
 from streamlease.feed.rules import Rules, Ruling
 from streamlease.feed.session import GAVE_UP, Phase, Session, unusable
-from streamlease.feed.template import RECEIVED, SEQUENCE, Templates
+from streamlease.feed.sockets import Sockets
 from streamlease.model import Position, Seek, StatusState
 from streamlease.write import Value
 
@@ -73,7 +73,6 @@ class Machine:
         """`clock`: monotonic seconds, to time an adapter by; without it, no adapter is timed. `suspect`: another worker
         gave it up for its silence. `seek`: where somebody asked it to go on; it holds only without a position."""
         self._feed = feed
-        self._templates = Templates(feed)
         self._intake = Intake(feed, position, seek)
         self._backoff = Backoff(feed.retry)
         self._rules = Rules(feed)
@@ -89,15 +88,7 @@ class Machine:
         )
         self._hearing = Hearing(feed, self._rules, self._intake, clock, follows)
         self._silence = Silence(suspect=suspect)
-        self._main: Session | None = None
-        self._next: Session | None = None
-        """What is to take the main session's place."""
-        self._last: Session | None = None
-        """What had that place, until it is closed."""
-        self._dials = 0
-        self._url: str | None = None
-        """Where the next dial goes, once."""
-        self._fresh = False
+        self._sockets = Sockets(feed, self._intake)
         self._waiting_until_s: float | None = None
         self._wake_at_s: float | None = None
         self._code = feed.close_code
@@ -114,8 +105,8 @@ class Machine:
             return Phase.FINISHED
         if self._ending is not None:
             return Phase.CLOSING
-        if self._main is not None:
-            return self._main.phase
+        if self._sockets.main is not None:
+            return self._sockets.main.phase
         return Phase.NEW if self._waiting_until_s is None else Phase.BACKOFF
 
     @property
@@ -135,7 +126,7 @@ class Machine:
             self._ending = ("yielded", adapting.problem)
             commands.append(Report(StatusState.BACKOFF, adapting.problem))
             self._finish(commands)
-        elif self._main is None and self._waiting_until_s is None and not self._finished:
+        elif self._sockets.main is None and self._waiting_until_s is None and not self._finished:
             self._dial(now_s, commands)
             self._ask_to_wake(commands)
         return commands
@@ -145,7 +136,7 @@ class Machine:
         the state it meets (a message after `Close`, say) is passed over."""
         commands: list[Command] = []
         if isinstance(event, Message):
-            session = self._session(event.socket)
+            session = self._sockets.of(event.socket)
             if session is not None and session.is_open and self._message(session, event, now_s, draw, commands):
                 self._ask_to_wake(commands)
             return commands
@@ -159,23 +150,23 @@ class Machine:
             return commands
         match event:
             case Opened(socket):
-                self._opened(self._session(socket), now_s, draw, commands)
+                self._opened(self._sockets.of(socket), now_s, draw, commands)
             case Ponged(socket):
-                if (session := self._session(socket)) is not None:
+                if (session := self._sockets.of(socket)) is not None:
                     session.liveness.ponged()
             case Reading(_, socket):
-                if (session := self._session(socket)) is not None:
+                if (session := self._sockets.of(socket)) is not None:
                     session.reading(event, now_s)
             case Woke():
                 self._woke(now_s, draw, commands)
             case Fetched():
                 self._fetched(event, now_s, draw, commands)
             case DialHeld():
-                session = self._session(event.socket)
-                if session is not None and session.held() and event.reason and session is self._main:
+                session = self._sockets.of(event.socket)
+                if session is not None and session.held() and event.reason and session is self._sockets.main:
                     commands.append(Report(StatusState.CONNECTING, event.reason))
             case DialBegun(socket):
-                if (session := self._session(socket)) is not None:
+                if (session := self._sockets.of(socket)) is not None:
                     session.begun(now_s)
             case Closed():
                 self._closed(event, now_s, draw, commands)
@@ -185,27 +176,15 @@ class Machine:
         self._ask_to_wake(commands)
         return commands
 
-    def _sessions(self) -> list[Session]:
-        """The oldest first."""
-        return [session for session in (self._last, self._main, self._next) if session is not None]
-
-    def _session(self, number: int) -> Session | None:
-        if self._main is not None and (self._main.number == number or (number == 0 and self._next is None)):
-            return self._main
-        sessions = self._sessions()
-        if number == 0:
-            return sessions[-1] if sessions else None
-        return next((session for session in sessions if session.number == number), None)
-
     # --- getting there ------------------------------------------------------------------------------------------------
 
     def _dial(self, now_s: float, commands: list[Command]) -> None:
         """For the main session."""
         self._waiting_until_s = None
-        self._main = self._begun()
-        self._begins(self._main)
+        self._sockets.main = self._sockets.begun()
+        self._begins(self._sockets.main)
         commands.append(Report(StatusState.CONNECTING))
-        self._main.begin(now_s, commands)
+        self._sockets.main.begin(now_s, commands)
 
     def _begins(self, session: Session, *, seamless: bool = False) -> None:
         """From here on this session's messages are the connection's. `seamless`: the one before was open meanwhile."""
@@ -214,18 +193,8 @@ class Machine:
         self._progressed = False
         self._age_unknown = self._feed.resume.reaches_back_s is not None and session.cursor is not None
 
-    def _begun(self) -> Session:
-        self._dials += 1
-        token, resume_url = self._intake.session
-        variables: dict[str, Value] = {SEQUENCE: self._intake.cursor(), RECEIVED: self._intake.received}
-        kept = ((self._feed.resume.token, token), (self._feed.resume.url, resume_url))
-        variables.update({name: value for name, value in kept if name is not None and value is not None})
-        url, self._url = self._url or resume_url, None
-        fresh, self._fresh = self._fresh, False
-        return Session(self._feed, self._templates, self._dials, variables, url=url, fresh=fresh)
-
     def _fetched(self, event: Fetched, now_s: float, draw: float, commands: list[Command]) -> None:
-        session = self._session(event.socket)
+        session = self._sockets.of(event.socket)
         if session is None:
             return
         problem = session.fetched(event, now_s, commands) if session.phase is Phase.FETCHING else "given up"
@@ -247,7 +216,7 @@ class Machine:
 
     def _ready(self, session: Session, now_s: float, draw: float, commands: list[Command]) -> None:
         session.streaming(now_s)
-        if session is not self._main:
+        if session is not self._sockets.main:
             self._turn.ready(now_s)
             return
         self._turn.streaming(now_s, draw)
@@ -263,7 +232,7 @@ class Machine:
         before = session.phase
         if self._feed.acks is not None and message.socket == 0:
             message = replace(message, socket=session.number)
-        if self._age_unknown and session is self._main:
+        if self._age_unknown and session is self._sockets.main:
             self._look_at_age(session, message, now_s, commands)
         if session.adapted is not None:
             self._hearing.adapt(session, message, now_s, draw, commands)
@@ -271,7 +240,7 @@ class Machine:
             self._hearing.decoded(session, message, now_s, draw, commands)
         if self._feed.acks is not None:
             self._acknowledge(now_s, commands)
-        return before is Phase.OPENING or self._hearing.controlled or session is not self._main
+        return before is Phase.OPENING or self._hearing.controlled or session is not self._sockets.main
 
     def _data(
         self,
@@ -282,19 +251,19 @@ class Machine:
         now_s: float,
         commands: list[Command],
     ) -> None:
-        if session is self._main:
+        if session is self._sockets.main:
             self._take(value, message, trouble, commands)
         else:
             self._turn.keep(Kept(value, message, trouble), now_s)
 
     def _numbered(self, session: Session, value: Value, commands: list[Command]) -> None:
-        if session is self._main:
+        if session is self._sockets.main:
             self._intake.numbered(value, commands)
 
     def _announced(self, session: Session, url: str | None, now_s: float, draw: float, commands: list[Command]) -> bool:
-        if not self._feed.rotation.overlap or session is not self._main:
+        if not self._feed.rotation.overlap or session is not self._sockets.main:
             return False
-        self._use(url)
+        self._sockets.use(url)
         self._turn.now(now_s)
         self._rotate(now_s, draw, commands)
         return True
@@ -330,14 +299,14 @@ class Machine:
         """Tell the upstream what it waits to hear."""
         acks = self._feed.acks
         for due in self._intake.acks_due(commands):
-            session = self._session(due.socket)
+            session = self._sockets.of(due.socket)
             if acks is not None and session is not None and session.is_open:
                 session.say(acks.message, now_s, commands, more=due.values)
 
     def _hold(self, session: Session, commands: list[Command]) -> None:
         """Keep with the position what resuming needs."""
         resume = self._feed.resume
-        if session is not self._main or (resume.token is None and resume.url is None):
+        if session is not self._sockets.main or (resume.token is None and resume.url is None):
             return
         token = None if resume.token is None else session.variables.get(resume.token)
         url = None if resume.url is None else session.variables.get(resume.url)
@@ -358,17 +327,9 @@ class Machine:
 
     # --- from one socket to the next ----------------------------------------------------------------------------------
 
-    @property
-    def _can_rotate(self) -> bool:
-        return self._main is not None and self._main.is_open and self._next is None and self._last is None
-
-    @property
-    def _can_change(self) -> bool:
-        return self._next is not None and self._next.is_open
-
     def _rotate(self, now_s: float, draw: float, commands: list[Command]) -> None:
-        main = self._main
-        if main is None or not self._can_rotate:
+        main = self._sockets.main
+        if main is None or not self._sockets.can_rotate:
             return
         if not self._feed.rotation.overlap:
             self._turn.over()
@@ -380,15 +341,15 @@ class Machine:
             return
         self._turn.begun()
         commands.append(Count("rotation"))
-        self._next = self._begun()
-        self._next.begin(now_s, commands)
+        self._sockets.next = self._sockets.begun()
+        self._sockets.next.begin(now_s, commands)
 
     def _change(self, now_s: float, draw: float, commands: list[Command]) -> None:
         """The new socket takes over from the old one, which is closed or closing."""
-        session, self._next = self._next, None
+        session, self._sockets.next = self._sockets.next, None
         if session is None:
             return
-        self._main = session
+        self._sockets.main = session
         seamless = session.phase is Phase.STREAMING
         self._begins(session, seamless=seamless)
         if seamless:
@@ -400,33 +361,28 @@ class Machine:
         if not seamless:
             commands.append(Report(StatusState.CONNECTING))
 
-    def _use(self, url: str | None) -> None:
-        """The next dial goes there, once."""
-        if url is not None and unusable(url, self._feed) is None:
-            self._url = url
-
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _woke(self, now_s: float, draw: float, commands: list[Command]) -> None:
         asked_s, self._wake_at_s = self._wake_at_s, None
         late = asked_s is not None and now_s - asked_s > LATE_S
-        for session in self._sessions():
+        for session in self._sockets:
             if late:
                 session.was_away(now_s)
             else:
                 session.liveness.on_time()
             self._wake(session, now_s, draw, commands)
         if self._ending is not None:
-            if not self._finished and all(session.aborted for session in self._sessions()):
+            if not self._finished and all(session.aborted for session in self._sockets):
                 self._finish(commands)
             return
         if self._waiting_until_s is not None and now_s >= self._waiting_until_s:
             self._dial(now_s, commands)
-        if self._turn.change_due(now_s) and self._can_change:
-            self._last = self._main
+        if self._turn.change_due(now_s) and self._sockets.can_change:
+            self._sockets.last = self._sockets.main
             self._change(now_s, draw, commands)
-            if self._last is not None:
-                self._last.close("another socket took its place", now_s, commands, code=ROTATED)
+            if self._sockets.last is not None:
+                self._sockets.last.close("another socket took its place", now_s, commands, code=ROTATED)
         elif self._turn.due(now_s):
             self._rotate(now_s, draw, commands)
 
@@ -448,9 +404,9 @@ class Machine:
     def _ask_to_wake(self, commands: list[Command]) -> None:
         if self._finished:
             return
-        times = [session.due_s() for session in self._sessions()]
+        times = [session.due_s() for session in self._sockets]
         if self._ending is None:
-            turn = self._turn.due_s(can_rotate=self._can_rotate, can_change=self._can_change)
+            turn = self._turn.due_s(can_rotate=self._sockets.can_rotate, can_change=self._sockets.can_change)
             times += [self._waiting_until_s, turn]
         due_s = min((time for time in times if time is not None), default=None)
         if due_s is not None and due_s != self._wake_at_s:
@@ -460,22 +416,22 @@ class Machine:
     # --- the end of a socket, and of it all ---------------------------------------------------------------------------
 
     def _closed(self, event: Closed, now_s: float, draw: float, commands: list[Command]) -> None:
-        session = self._session(event.socket)
+        session = self._sockets.of(event.socket)
         if session is None:
             return
         self._intake.socket_closed(session.number)
-        if session is self._last:
-            self._last = None
-        elif session is self._next:
-            self._next = None
+        if session is self._sockets.last:
+            self._sockets.last = None
+        elif session is self._sockets.next:
+            self._sockets.next = None
             if self._ending is None:
                 commands.append(Count("rotation_failed"))
                 self._turn.failed(now_s, self._backoff.longest_s(draw))
         else:
-            self._main = None
+            self._sockets.main = None
             if self._ending is None:
                 self._lost(session, event, now_s, draw, commands)
-        if self._ending is not None and not self._finished and not self._sessions():
+        if self._ending is not None and not self._finished and not self._sockets:
             self._finish(commands)
 
     def _lost(self, session: Session, event: Closed, now_s: float, draw: float, commands: list[Command]) -> None:
@@ -499,20 +455,20 @@ class Machine:
             case "new_session" | "live":
                 self._intake.forget(why, session=end.action == "new_session")
             case "refresh_secrets":
-                self._fresh = True
+                self._sockets.fresh_secrets = True
             case _:
                 pass
         silence = self._silence.ended(stale=session.stale, lived=session.liveness.lived)
-        if silence is not None and self._next is None:
+        if silence is not None and self._sockets.next is None:
             state = StatusState.YIELDED if silence == "yielded" else StatusState.QUARANTINED
             elsewhere = "another worker is to try" if silence == "yielded" else "on another worker too"
             reason = f"{why}, time and again: {elsewhere}"
             commands.append(Report(state, reason))
             self._end(silence, reason, now_s, commands)
             return
-        self._use(end.url)
+        self._sockets.use(end.url)
         self._intake.lost(why)
-        if self._next is not None:
+        if self._sockets.next is not None:
             self._change(now_s, draw, commands)
         elif end.action == "rotate" and proven:
             self._dial(now_s, commands)
@@ -532,7 +488,7 @@ class Machine:
         """Close what is open, and finish."""
         self._ending = (outcome, reason)
         self._waiting_until_s = None
-        sessions = self._sessions()
+        sessions = self._sockets
         for session in sessions:
             session.close(reason, now_s, commands, code=code)
             session.deadline_s = now_s + self._feed.close_within_s
