@@ -98,3 +98,13 @@ def test_l29_a_drained_worker_is_given_nothing(mode: LeaseMode) -> None:
     claims = stage.writes("claim", after_us=BEGINS_US + S // 2)
     assert claims
     assert all(each.after is not None and each.after["lease_owner"] != drainer for each in claims)
+
+
+@MODES
+def test_a_new_generation_that_crashes_on_its_start_leaves_a_whole_fleet(mode: LeaseMode) -> None:
+    """Each first process of it dies as the old one drains to it; the next one stays."""
+    crashes = [Crash(BEGINS_US + n * 6 * S + 3 * S // 2, f"w{n}") for n in range(3)]
+    stage = staged(mode, Deploy(BEGINS_US, mode, 6 * S), *crashes, lasts_us=120 * S)
+    assert sum(held(stage)) == CONNECTIONS
+    assert len(stage.writes("join", after_us=BEGINS_US)) >= 6
+    assert max(moves(stage, after_us=BEGINS_US).values()) <= 3

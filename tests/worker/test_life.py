@@ -6,11 +6,13 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from streamlease import membership
 from streamlease.dynamodb import clock
 from streamlease.envelope import decode
 from streamlease.errors import Denied, Unreachable
@@ -289,6 +291,26 @@ def test_a_worker_taken_for_dead_begins_again_under_a_new_id(bench: Bench, monke
     assert live(bench, monkeypatch, scenario).outcome == "drained"
     members = [item for item in bench.memory.items(Table.MEMBERS) if "state" in item]
     assert len(members) == 2
+
+
+def test_l29_a_worker_that_is_asked_to_drain_gives_all_up_asks_for_protection_and_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.create("a")
+    protected: list[float] = []
+    equipment = bench.equipment
+    monkeypatch.setattr(bench, "equipment", lambda sink: replace(equipment(sink), protect=protected.append))
+
+    async def scenario(sink: MemorySink) -> None:
+        await until(lambda: len(sequences(sink, "a")) == 5)
+        (worker_id,) = [str(item["worker_id"]) for item in bench.memory.items(Table.MEMBERS) if "state" in item]
+        bench.memory.perform(membership.request_drain(worker_id, asked_by="arn:somebody"))
+        await asyncio.sleep(WITHIN_S)
+
+    ended = live(bench, monkeypatch, scenario)
+    assert ended == Exit("drained", "arn:somebody asked for it")
+    assert "lease_owner" not in bench.item("a")
+    assert protected == [9.5]
 
 
 def test_a_store_that_denies_is_said_at_once_and_nothing_is_left_behind(
