@@ -172,9 +172,8 @@ class Injector:
                 if to_ms is not None:
                     process.clock.set(to_ms, now_us)
                 else:
-                    before_ms = process.clock.offset_ms
-                    process.clock.set(before_ms + by_ms, now_us)
-                    self.kernel.after(back_after_us, lambda: process.clock.set(before_ms, self.kernel.now_us))
+                    process.clock.stray(by_ms, now_us)
+                    self.kernel.after(back_after_us, lambda: process.clock.stray(-by_ms, self.kernel.now_us))
 
     def _paused(self, process: Process, place: Place, trap: Trap) -> None:
         self.ledger.count("pauses")
