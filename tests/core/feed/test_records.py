@@ -336,6 +336,19 @@ def test_an_upstream_whose_oldest_is_past_the_cursor_leaves_a_gap_up_to_there() 
         assert within.gaps == []
 
 
+def test_an_upstream_that_says_that_it_cannot_go_on_from_the_cursor_leaves_a_gap_and_goes_on() -> None:
+    rule = Rule(message=lambda value: path("info")(value) == "OutdatedCursor", action="gap", name="rules[0]")
+    feed = replace(jetstream(), rules=(rule,))
+    driver = Driver(replace(feed, record=replace(feed.record, when=path("time_us"))), Position(10, "jetstream.test"))
+    driver.stream()
+    driver.message({"info": "OutdatedCursor"})
+    driver.message({"time_us": 50})
+    assert [(gap.from_sequence, gap.to_sequence) for gap in driver.gaps] == [(10, None)]
+    assert driver.gaps[0].reason == "the upstream sent what rules[0] is for"
+    assert driver.socket == "open"
+    assert driver.records[0].sequence == 50
+
+
 # --- any message at all -----------------------------------------------------------------------------------------------
 
 values = st.recursive(

@@ -158,7 +158,7 @@ def test_it_is_said_in_words_with_no_secret_and_no_query() -> None:
         ({"rules": [{"then": "retry"}]}, "rules[0] is about nothing; it must be about a message, a close"),
         ({"rules": [{"message": "a", "close": 1006}]}, "rules[0] is about message and close; it must be about"),
         ({"rules": [{"close": 1006}]}, "rules[0].then is go_on, which goes with a message only"),
-        ({"rules": [{"close": 1006, "then": "again"}]}, "rules[0].then is 'again'; it must be go_on, retry,"),
+        ({"rules": [{"close": 1006, "then": "again"}]}, "rules[0].then is 'again'; it must be go_on, gap, retry,"),
         ({"rules": [{"close": 1006, "then": "retry", "send": "a"}]}, "rules[0].send needs rules[0].message"),
         ({"rules": [{"close": 1006, "then": "retry", "after": "field"}]}, "rules[0].after must be a duration"),
         ({"rules": [{"message": "a", "then": "fatal", "after": "5s"}]}, "rules[0].after says nothing with then: fatal"),

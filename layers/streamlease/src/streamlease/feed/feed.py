@@ -21,7 +21,9 @@ from streamlease.write import Value
 
 type Captures = Mapping[str, Extract]
 """What to keep of a message, by the name of its variable."""
-type Action = Literal["go_on", "retry", "rotate", "new_session", "live", "refresh_secrets", "quarantine", "fatal"]
+type Action = Literal[
+    "go_on", "gap", "retry", "rotate", "new_session", "live", "refresh_secrets", "quarantine", "fatal"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,9 @@ class Hearing:
             self._follows.kept(session, commands)
         for message in ruling.rule.sends:
             session.say(message, now_s, commands, more={RECEIVED: self._intake.received})
-        if ruling.action == "go_on":
+        if ruling.action == "gap":
+            self._intake.cut_short(f"the upstream sent what {ruling.rule.name} is for", commands)
+        if ruling.action in ("go_on", "gap"):
             return True
         if ruling.action == "rotate" and self._follows.rotates(session, ruling.url, now_s, draw, commands):
             return False

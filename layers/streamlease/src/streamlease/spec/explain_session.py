@@ -8,6 +8,7 @@ from streamlease.spec.url import shortened
 
 _DOES: dict[Then, str] = {
     "go_on": "goes on",
+    "gap": "leaves a gap record and goes on",
     "retry": "dials again",
     "rotate": "changes to a new socket",
     "new_session": "forgets the session and the cursor, leaves a gap record and dials again",

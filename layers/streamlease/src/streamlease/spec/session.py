@@ -25,7 +25,7 @@ from streamlease.spec.fields import (
 )
 from streamlease.spec.part import Part
 
-type Then = Literal["go_on", "retry", "rotate", "new_session", "live", "refresh_secrets", "quarantine", "fatal"]
+type Then = Literal["go_on", "gap", "retry", "rotate", "new_session", "live", "refresh_secrets", "quarantine", "fatal"]
 
 STEP = "(step)"
 MESSAGE = "(message)"

@@ -99,11 +99,12 @@ def _rules(spec: Whole) -> Iterator[str]:
         for field in ("url", "capture", "send"):
             if field in rule.model_fields_set and not about_message:
                 yield f"{name}.{field} needs {name}.message, the message that it is about"
-        if rule.then == "go_on" and not about_message:
-            yield f"{name}.then is go_on, which goes with a message only; say retry, new_session, fatal or another"
+        for field, does in (("then", rule.then), ("otherwise", rule.otherwise)):
+            if does in ("go_on", "gap") and not about_message:
+                yield f"{name}.{field} is {does}, which goes with a message only; say retry, fatal or another"
         if rule.times is None and "otherwise" in rule.model_fields_set:
             yield f"{name}.otherwise needs {name}.times, the number after which it holds"
-        if rule.after is not None and rule.then in ("go_on", "fatal", "rotate"):
+        if rule.after is not None and rule.then in ("go_on", "gap", "fatal", "rotate"):
             yield f"{name}.after says nothing with then: {rule.then}"
         if rule.after is not None and not session.is_duration(rule.after) and kinds[0] == "close":
             yield f"{name}.after must be a duration: a close frame has no fields"

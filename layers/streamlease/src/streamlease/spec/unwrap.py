@@ -5,7 +5,9 @@ unwrap: [{at: data, as: [base64, deflate]}]   # in place, within the message
 unwrap: [{json: data}, each]            # JSON in a text; then a list of messages
 """
 
+import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import PlainValidator, WithJsonSchema
@@ -136,9 +138,14 @@ type Unwrap = Annotated[
 
 
 def decoder(steps: Sequence[Any], most_bytes: int) -> Decode:
-    """Nothing that it gives is larger than `most_bytes`. Raises Unfit where a codec is not installed."""
-    if not steps:
-        return one_json
+    """Nothing that it gives is larger than `most_bytes`. The same for the same steps, so that feeds that are alike share
+    it. Raises Unfit where a codec is not installed."""
+    return _decoder(json.dumps(list(steps)), most_bytes) if steps else one_json
+
+
+@lru_cache(1_024)
+def _decoder(written: str, most_bytes: int) -> Decode:
+    steps = json.loads(written)
     try:
         from streamlease.spec import codecs  # an extra: only who unwraps something needs it
     except ImportError:
