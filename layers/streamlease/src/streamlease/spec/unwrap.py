@@ -138,8 +138,8 @@ type Unwrap = Annotated[
 
 
 def decoder(steps: Sequence[Any], most_bytes: int) -> Decode:
-    """Nothing that it gives is larger than `most_bytes`. The same for the same steps, so that feeds that are alike share
-    it. Raises Unfit where a codec is not installed."""
+    """Nothing that it gives is larger than `most_bytes`. The same for the same steps, so that feeds that are alike
+    share it. Raises Unfit where a codec is not installed."""
     return _decoder(json.dumps(list(steps)), most_bytes) if steps else one_json
 
 
