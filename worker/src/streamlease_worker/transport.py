@@ -7,9 +7,10 @@ that nobody named, or to one address after the other for ever. What goes wrong c
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.datastructures import Headers
@@ -151,6 +152,11 @@ class _Connect(connect):
 
 class _Connection(ClientConnection):
     _cut_off: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # A list does what the library asks of it, and weighs next to nothing while nobody waits to write.
+        self.drain_waiters = cast("deque[asyncio.Future[None]]", [])
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -36,7 +36,8 @@ class Ledger:
         self._replaying = False
         self._gate = 0
         self._numeric = feed.record.sequence_type == "number"
-        self._order: deque[str] = deque()
+        self._order: deque[str] | None = None
+        """Of the texts that have a rank. Most feeds have numbers, and an empty queue weighs as much as 60 of them."""
         self._ranks: dict[str, int] = {}
         self._next_rank = 0
         self._rank: Rank | None = None
@@ -80,6 +81,8 @@ class Ledger:
         if rank is None:
             rank = self._ranks[sequence] = self._next_rank
             self._next_rank += 1
+            if self._order is None:
+                self._order = deque()
             self._order.append(sequence)
         return rank
 
@@ -110,7 +113,7 @@ class Ledger:
         """The cursor is worth nothing any more. The position stays what it is until a new sequence is durable, and no
         sequence from before counts for it."""
         self._pending.clear()
-        self._order.clear()
+        self._order = None
         self._ranks.clear()
         self._rank = self._greatest = self._below = None
         self._forgotten = True
@@ -170,7 +173,7 @@ class Ledger:
         self._rank, sequence = safe
         self._forgotten = False
         while self._order and self._ranks[self._order[0]] < self._rank:
-            del self._ranks[self._order.popleft()]
+            self._ranks.pop(self._order.popleft())
         if self.position is not None and self.position.instance in (None, self._instance):
             self.position = replace(self.position, sequence=sequence, instance=self._instance)
         else:

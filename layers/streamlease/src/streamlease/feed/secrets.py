@@ -36,6 +36,10 @@ _WHERE_TO_PUT = {
 }
 
 
+_NONE: Final[frozenset[str]] = frozenset()
+"""One for all feeds without secrets."""
+
+
 class SecretError(StreamleaseError):
     """A secret that cannot be used. Names its reference, never its value. Tried again: somebody may put it there."""
 
@@ -63,7 +67,7 @@ def references(feed: Feed) -> frozenset[str]:
     for template in templates(feed):
         for text in texts(template):
             found.update(_IN_BRACES.findall(text))
-    return frozenset(found)
+    return frozenset(found) if found else _NONE
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from pydantic import ValidationError
@@ -164,14 +165,21 @@ def _resume(resume: stream.Resume, template: Callable[[Value], Value]) -> Resume
     )
 
 
+@lru_cache(256)
+def _one_of(retry: Retry) -> Retry:
+    """The same object for all that are alike: a worker holds thousands of feeds, and most say nothing about this."""
+    return retry
+
+
 def _retry(retry: stream.Retry) -> Retry:
-    return Retry(
+    made = Retry(
         first_s=seconds(retry.first),
         longest_s=seconds(retry.longest),
         proven_after_s=seconds(retry.proven_after),
         fatal_close_codes=frozenset(retry.fatal_close_codes),
         fatal_http_statuses=frozenset(retry.fatal_http_statuses),
     )
+    return _one_of(made)
 
 
 def _keepalive(keepalive: stream.Keepalive, template: Callable[[Value], Value]) -> Keepalive:
