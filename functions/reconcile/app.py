@@ -17,12 +17,12 @@ from streamlease.dynamodb.clients import Purpose
 from streamlease.dynamodb.executor import Executor, open_executor
 from streamlease.flow import run
 from streamlease.flows.reconcile import Report, reconcile
-from streamlease.settings import Settings, settings
+from streamlease.settings import Settings, log_level, settings
 
 RESERVE_MS = 10_000
 """Kept to finish what was begun: a page of offers or of orphans, and the report."""
 
-logger = Logger()
+logger = Logger(level=log_level(os.environ))
 tracer = Tracer()
 metrics = Metrics(namespace="Streamlease")
 

@@ -25,10 +25,10 @@ from streamlease.flow import run
 from streamlease.flows.stream import react
 from streamlease.model import Offer
 from streamlease.plan import Notice
-from streamlease.settings import settings
+from streamlease.settings import log_level, settings
 from streamlease.write import Item
 
-logger = Logger()
+logger = Logger(level=log_level(os.environ))
 tracer = Tracer()
 metrics = Metrics(namespace="Streamlease")
 processor = BatchProcessor(event_type=EventType.DynamoDBStreams)

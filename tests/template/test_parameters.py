@@ -18,7 +18,6 @@ NAMES = {
     "AlarmName",
     "ClusterName",
     "DashboardName",
-    "Family",
     "FunctionName",
     "GroupName",
     "LayerName",

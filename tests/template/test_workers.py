@@ -48,6 +48,10 @@ def instruction(dockerfile: list[str], name: str) -> list[str]:
     return [line.removeprefix(name).strip() for line in dockerfile if line.startswith(f"{name} ")]
 
 
+def test_deployments_of_a_stack_are_revisions_of_one_family_which_no_other_stack_has(document: Document) -> None:
+    assert properties_of(document, "WorkerTask")["Family"] == {"Fn::Sub": "${AWS::StackName}-worker"}
+
+
 def test_a_worker_has_all_the_time_that_fargate_gives_to_drain(
     container: dict[str, Any], environment: dict[str, Any]
 ) -> None:

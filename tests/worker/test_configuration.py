@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 def test_what_is_not_told_has_a_default() -> None:
     told = configuration(ENVIRONMENT)
-    assert (told.capacity, told.generation, told.stop_timeout_s) == (1_000, 0, 120)
+    assert (told.capacity, told.generation, told.stop_timeout_s) == (1_000, None, 120)
     assert (told.sink, told.health_file, told.log_level) == ("kinesis", None, "INFO")
 
 
@@ -49,6 +49,12 @@ def test_everything_can_be_told() -> None:
 def test_a_number_that_is_none_is_named(name: str) -> None:
     with pytest.raises(Misconfigured, match=f"^{name} is 'many'; it must be a whole number from"):
         configuration({**ENVIRONMENT, name: "many"})
+
+
+def test_a_log_level_that_is_none_is_refused_and_case_makes_no_difference() -> None:
+    with pytest.raises(Misconfigured, match="^POWERTOOLS_LOG_LEVEL is 'LOUD'; it must be one of DEBUG, INFO, WARNING"):
+        configuration({**ENVIRONMENT, "POWERTOOLS_LOG_LEVEL": "loud"})
+    assert configuration({**ENVIRONMENT, "POWERTOOLS_LOG_LEVEL": "debug"}).log_level == "DEBUG"
 
 
 def test_an_attempt_fits_twice_into_what_is_left_of_a_lease_and_is_never_long() -> None:

@@ -13,12 +13,14 @@ from streamlease_worker.identity import Place, new_worker_id, place
 
 
 @contextmanager
-def metadata(answer: bytes) -> Iterator[dict[str, str]]:
-    """A task metadata endpoint that gives this; the environment that names it."""
+def metadata(answer: bytes, failures: int = 0) -> Iterator[dict[str, str]]:
+    """A task metadata endpoint that gives this, after so many failures; the environment that names it."""
+    left = iter(range(failures))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/v4/abc/task" else 404)
+            fails = next(left, None) is not None
+            self.send_response(500 if fails else 200 if self.path == "/v4/abc/task" else 404)
             self.end_headers()
             self.wfile.write(answer)
 
@@ -40,6 +42,20 @@ def test_a_task_is_called_by_its_id_and_knows_its_zone() -> None:
     task = {"TaskARN": "arn:aws:ecs:eu-west-1:123:task/cluster/0123abcd", "AvailabilityZone": "eu-west-1b"}
     with metadata(json.dumps(task).encode()) as environment:
         assert place(environment) == Place("0123abcd", "eu-west-1b")
+
+
+@pytest.mark.parametrize(
+    ("revision", "told"),
+    [("17", 17), (17, 17), ("", 0), (None, 0), ("-1", 0), ("x", 0), ("9" * 40, 0), ("²", 0)],
+)
+def test_a_deployment_is_told_by_the_revision_of_its_task_definition(revision: object, told: int) -> None:
+    with metadata(json.dumps({"TaskARN": "a/b", "Revision": revision}).encode()) as environment:
+        assert place(environment) == Place("b", "", told)
+
+
+def test_metadata_that_fails_for_a_moment_is_asked_again() -> None:
+    with metadata(json.dumps({"TaskARN": "a/b", "Revision": "3"}).encode(), failures=2) as environment:
+        assert place(environment).revision == 3
 
 
 @pytest.mark.parametrize("answer", [b"", b"{}", b"[]", b"\xff"])

@@ -53,8 +53,20 @@ def test_an_argument_nobody_knows_is_bad_input(capsys: pytest.CaptureFixture[str
 
 def test_without_a_region_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    assert main([], {**ENVIRONMENT, "STREAMLEASE_SINK": "null"}) == 1
+    assert main([], {**ENVIRONMENT, "STREAMLEASE_SINK": "null"}) == 2
     assert "set AWS_REGION" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [("AWS_PROFILE", "nobody", "nobody"), ("AWS_ENDPOINT_URL", "not a url", "AWS_ENDPOINT_URL must be like")],
+)
+def test_a_profile_or_an_endpoint_that_cannot_be_is_bad_input_as_it_is_to_the_command_line(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert main([], {**ENVIRONMENT, "STREAMLEASE_SINK": "null"}) == 2
+    assert says in complaint(capsys)
 
 
 def test_a_table_that_is_not_there_is_named_and_nothing_is_left_half_done(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamlease.settings import Settings, optional_text, settings, whole
+from streamlease.settings import Settings, log_level, optional_text, settings, whole
 from streamlease_worker.addresses import ALLOW_VARIABLE, Allowed, allowed
 from streamlease_worker.health import FILE_VARIABLE
 from streamlease_worker.sinks.choose import SINK_VARIABLE
@@ -11,7 +11,6 @@ from streamlease_worker.sinks.choose import SINK_VARIABLE
 CAPACITY_VARIABLE = "STREAMLEASE_CAPACITY"
 GENERATION_VARIABLE = "STREAMLEASE_GENERATION"
 STOP_TIMEOUT_VARIABLE = "STREAMLEASE_STOP_TIMEOUT_S"
-LOG_LEVEL_VARIABLE = "POWERTOOLS_LOG_LEVEL"
 
 CAPACITY = 1_000
 MOST_CAPACITY = 100_000
@@ -23,8 +22,9 @@ class Configuration:
     settings: Settings
     capacity: int
     """How many connections this worker holds at most."""
-    generation: int
-    """Its deployment's start. Workers of an older one take nothing while a newer one has room; 0: it is not known."""
+    generation: int | None
+    """What orders its deployment. Workers of an older one take nothing while a newer one has room. None: it goes by the
+    place where it runs."""
     stop_timeout_s: int
     """From SIGTERM until the platform kills it."""
     sink: str
@@ -39,10 +39,16 @@ def configuration(environment: Mapping[str, str]) -> Configuration:
     return Configuration(
         settings=settings(environment),
         capacity=whole(environment, CAPACITY_VARIABLE, default=CAPACITY, least=1, most=MOST_CAPACITY),
-        generation=whole(environment, GENERATION_VARIABLE, default=0, least=0),
+        generation=_generation(environment),
         stop_timeout_s=whole(environment, STOP_TIMEOUT_VARIABLE, default=STOP_TIMEOUT_S, least=1, most=3_600),
         sink=optional_text(environment, SINK_VARIABLE) or "kinesis",
         allowed=allowed(optional_text(environment, ALLOW_VARIABLE)),
         health_file=optional_text(environment, FILE_VARIABLE),
-        log_level=optional_text(environment, LOG_LEVEL_VARIABLE) or "INFO",
+        log_level=log_level(environment),
     )
+
+
+def _generation(environment: Mapping[str, str]) -> int | None:
+    if optional_text(environment, GENERATION_VARIABLE) is None:
+        return None
+    return whole(environment, GENERATION_VARIABLE, default=0, least=0)

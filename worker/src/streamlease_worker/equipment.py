@@ -47,6 +47,13 @@ class Equipment:
     protect: Protect = unprotected
     """From being ended by the platform while it drains by itself."""
 
+    @property
+    def generation(self) -> int:
+        """What it was told, else the revision of its task definition, which rises with each deployment and is the same
+        for all its tasks (decision 153); 0 where neither is known."""
+        told = self.configuration.generation
+        return self.place.revision if told is None else told
+
 
 def equip(configuration: Configuration, environment: Mapping[str, str], place: Place) -> Equipment:
     """Raises Misconfigured; Denied where boto3 has no region, profile or endpoint to work with. Sends nothing."""

@@ -86,7 +86,7 @@ class Life:
             Supervisor(
                 worker_id,
                 capacity=configuration.capacity,
-                generation=configuration.generation,
+                generation=equipment.generation,
                 timing=settings.timing,
                 joined=joined,
                 now=clock.now(),

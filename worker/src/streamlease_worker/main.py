@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from streamlease.errors import StreamleaseError
+from streamlease.errors import Denied, StreamleaseError
 from streamlease.settings import Misconfigured
 from streamlease_worker import health
 from streamlease_worker.configuration import configuration
@@ -30,7 +30,10 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     try:
         told = configuration(environment)
         equipment = equip(told, environment, place(environment))
-    except Misconfigured as problem:
+    except (
+        Misconfigured,
+        Denied,
+    ) as problem:  # nothing has been sent yet: a region, profile or endpoint that cannot be
         return _complain(str(problem), BAD_INPUT)
     except StreamleaseError as problem:
         return _complain(str(problem), FAILED)

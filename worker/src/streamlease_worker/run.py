@@ -87,7 +87,7 @@ async def _live(equipment: Equipment, signals: Signals) -> Exit:
     joined = beginning.result()
     log.info(
         "joined",
-        generation=configuration.generation,
+        generation=equipment.generation,
         capacity=configuration.capacity,
         mode=configuration.settings.mode.value,
         zone=equipment.place.zone,
@@ -104,7 +104,7 @@ async def _begin(equipment: Equipment, worker_id: str, offers: OffersQueue, prob
     configuration = equipment.configuration
     applicant = Applicant(
         worker_id,
-        generation=configuration.generation,
+        generation=equipment.generation,
         capacity=configuration.capacity,
         zone=equipment.place.zone,
         timing=configuration.settings.timing,

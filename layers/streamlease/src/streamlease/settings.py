@@ -24,6 +24,7 @@ HEARTBEAT_VARIABLE = "STREAMLEASE_HEARTBEAT_MS"
 LEASE_VARIABLE = "STREAMLEASE_LEASE_MS"
 SHARDS_VARIABLE = "STREAMLEASE_SHARDS"
 EGRESS_GROUP_VARIABLE = "STREAMLEASE_EGRESS_GROUP"
+LOG_LEVEL_VARIABLE = "POWERTOOLS_LOG_LEVEL"
 
 SHARDS = 16
 MOST_SHARDS = 1_024
@@ -33,6 +34,16 @@ TIMINGS: Mapping[LeaseMode, Timing] = {
     LeaseMode.WORKER: Timing(heartbeat_ms=2_000, lease_ms=6_000),
 }
 """Each mode's own intervals, where nothing else is set."""
+
+
+class LogLevel(StrEnum):
+    """As Python's logging and Powertools name them."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
 
 
 class Misconfigured(StreamleaseError):
@@ -78,6 +89,12 @@ def settings(environment: Mapping[str, str]) -> Settings:
         shards=whole(environment, SHARDS_VARIABLE, default=SHARDS, least=1, most=MOST_SHARDS),
         egress_group=optional_text(environment, EGRESS_GROUP_VARIABLE) or "default",
     )
+
+
+def log_level(environment: Mapping[str, str]) -> str:
+    """The level's name; INFO where none is set. Raises Misconfigured."""
+    found = {LOG_LEVEL_VARIABLE: environment.get(LOG_LEVEL_VARIABLE, "").upper()}
+    return choice(found, LOG_LEVEL_VARIABLE, LogLevel, default=LogLevel.INFO).value
 
 
 def optional_text(environment: Mapping[str, str], variable: str) -> str | None:
