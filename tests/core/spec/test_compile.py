@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamlease.feed import secrets
 from streamlease.feed.events import Dial
-from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
+from streamlease.feed.feed import Feed, Keepalive, Resume, Retry
 from streamlease.feed.template import Templates
 from streamlease.model import Position
 from streamlease.spec import BadSpec, Compiled, ConnectionSpec, compile_item, compile_spec, explain, load
@@ -131,7 +131,7 @@ def test_the_nostr_example_resumes_from_the_last_durable_second() -> None:
     spec = example("nostr")[0]
     driver = Driver(compile_spec(spec), Position(1_764_000_000, "relay.example"))
     driver.stream()
-    assert driver.sent == [["REQ", "sub", {"kinds": [1], "#t": ["bitcoin"], "since": 1_763_999_998}]]
+    assert driver.sent == [["REQ", "sub", {"kinds": [1], "#t": ["bitcoin"], "since": 1_763_999_998, "limit": 500}]]
     driver.message(event(1_764_000_001, "b"), at_ms=1_764_000_002_000)
     driver.message(event(1_764_000_000, "a"), at_ms=1_764_000_002_000)
     driver.message(["NOTICE", "hello"])
@@ -147,12 +147,13 @@ def test_the_nostr_example_resumes_from_the_last_durable_second() -> None:
 
 def test_the_jetstream_example_resumes_by_its_query() -> None:
     feed = compile_spec(example("jetstream")[0])
-    driver = Driver(feed, Position(1_725_911_162_329_308, "jetstream.example"))
+    driver = Driver(feed, Position(1_725_911_162_329_308, "jetstream2.us-east.bsky.network"))
     assert driver.last(Dial).url == (
-        "wss://jetstream.example/subscribe?wantedCollections=app.bsky.feed.post&cursor=1725911162329307"
+        "wss://jetstream2.us-east.bsky.network/subscribe?wantedCollections=app.bsky.feed.post&cursor=1725911162329307"
     )
-    assert feed.resume == Resume(query={"cursor": "{sequence}"}, rewind=1)
-    assert feed.record == RecordShape(sequence=feed.record.sequence)
+    assert feed.resume == Resume(
+        query={"cursor": "{sequence}"}, rewind=1, rewind_elsewhere=5_000_000, reaches_back_s=129_600.0
+    )
 
 
 def test_the_trades_example_has_its_secrets_by_reference_and_one_connection_a_row() -> None:
@@ -160,15 +161,15 @@ def test_the_trades_example_has_its_secrets_by_reference_and_one_connection_a_ro
     assert [spec.labels["symbol"] for spec in specs] == ["BTC-USD", "ETH-USD"]
     feed = compile_spec(specs[1])
     values = {
-        "secretsmanager:feeds/exchange#token": "t0",
+        "secretsmanager:streamlease/exchange#token": "t0",
         "env:EXCHANGE_KEY": "k&1",
-        "ssm:/feeds/exchange/key": 'q"',
+        "ssm:/streamlease/exchange/key": 'q"',
     }
     assert secrets.references(feed) == set(values)
     dial = secrets.resolved(Templates(feed).dial({}), values)
     assert dial.url.endswith("?apikey=k%261")
     assert dict(dial.headers) == {"Authorization": "Bearer t0"}
-    send = Templates(feed).send({"type": "auth", "key": "{ssm:/feeds/exchange/key}"}, {})
+    send = Templates(feed).send({"type": "auth", "key": "{ssm:/streamlease/exchange/key}"}, {})
     assert send is not None
     assert secrets.resolved(send, values).text == '{"type":"auth","key":"q\\""}'
 

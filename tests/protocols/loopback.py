@@ -1,0 +1,60 @@
+"""Real sockets on loopback, in virtual time: a day passes as soon as nobody has anything left to read.
+
+What one side writes to loopback can be read once the write has returned, so where no socket is ready nothing is under
+way, and the clock may go on to the next timer. A moment of real time is given first, for a kernel that is late.
+"""
+
+import asyncio
+import functools
+import selectors
+from collections.abc import Callable, Coroutine
+
+LATE_S = 0.001
+"""Real time that is given to the kernel before any time passes."""
+STUCK_S = 5.0
+
+
+class Stuck(AssertionError):
+    """No socket is ready and no timer is set: this would wait for ever."""
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        ready = super().select(STUCK_S if timeout is None else LATE_S)
+        if not ready:
+            if timeout is None:
+                raise Stuck("everything waits for something that nobody will do")
+            self.passed_s += max(0.0, timeout)
+        return ready
+
+
+class LoopbackLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return 1_000.0 + self._virtual.passed_s
+
+
+def in_time[**P](scenario: Callable[P, Coroutine[object, object, None]]) -> Callable[P, None]:
+    """A test of a scenario, run to its end."""
+
+    @functools.wraps(scenario)
+    def test(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=LoopbackLoop) as runner:
+            runner.run(scenario(*args, **kwargs))
+
+    return test
+
+
+async def passes(seconds: float) -> None:
+    """So much time, in which whatever is due happens."""
+    await asyncio.sleep(seconds)
