@@ -52,7 +52,7 @@ def test_a_number_that_is_none_is_named(name: str) -> None:
 
 
 def test_a_log_level_that_is_none_is_refused_and_case_makes_no_difference() -> None:
-    with pytest.raises(Misconfigured, match="^POWERTOOLS_LOG_LEVEL is 'LOUD'; it must be one of DEBUG, INFO, WARNING"):
+    with pytest.raises(Misconfigured, match=r"^POWERTOOLS_LOG_LEVEL is 'LOUD'; it must be one of DEBUG, INFO, WARNING"):
         configuration({**ENVIRONMENT, "POWERTOOLS_LOG_LEVEL": "loud"})
     assert configuration({**ENVIRONMENT, "POWERTOOLS_LOG_LEVEL": "debug"}).log_level == "DEBUG"
 

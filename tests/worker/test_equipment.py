@@ -14,9 +14,7 @@ from tests.worker.test_configuration import ENVIRONMENT
 def test_deployments_are_ordered_by_what_was_told_else_by_the_task_definitions_revision(
     told: str | None, revision: int, generation: int
 ) -> None:
-    environment = {**ENVIRONMENT, "STREAMLEASE_SINK": "null"} | (
-        {} if told is None else {"STREAMLEASE_GENERATION": told}
-    )
+    environment = {**ENVIRONMENT, "STREAMLEASE_SINK": "null", "STREAMLEASE_GENERATION": told or ""}
     equipment = equip(configuration(environment), environment, Place("host", "", revision))
     equipment.threads.shutdown()
     assert equipment.generation == generation

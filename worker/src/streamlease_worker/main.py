@@ -30,10 +30,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | Non
     try:
         told = configuration(environment)
         equipment = equip(told, environment, place(environment))
-    except (
-        Misconfigured,
-        Denied,
-    ) as problem:  # nothing has been sent yet: a region, profile or endpoint that cannot be
+    except (Misconfigured, Denied) as problem:  # Denied before anything was sent: a region, profile or endpoint
         return _complain(str(problem), BAD_INPUT)
     except StreamleaseError as problem:
         return _complain(str(problem), FAILED)
