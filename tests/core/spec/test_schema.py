@@ -39,3 +39,16 @@ def test_the_examples_fit_the_schema(path: Path) -> None:
 )
 def test_what_an_editor_can_see_is_refused_by_the_schema(document: object) -> None:
     assert not SCHEMA.is_valid(document)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"open": ["text", {"op": "sub"}, {"expect": "a", "within": "5s"}, {"send": {"op": "x"}, "expect": "b"}]},
+        {"rules": [{"close": 1006, "then": "retry"}, {"http": [400, 401], "then": "fatal"}]},
+        {"dial": {"limit": 8, "per": "1s"}},
+        {"dial": [{"limit": 8, "per": "1s"}, {"limit": 100, "per": "1h"}]},
+    ],
+)
+def test_what_may_be_one_or_a_list_or_one_of_two_kinds_fits_the_schema_either_way(fields: dict[str, object]) -> None:
+    SCHEMA.validate({"connections": [{"id": "x", "url": "ws://a", **fields}]})

@@ -13,6 +13,12 @@ _FOR_EACH = {
 }
 
 
+def _or_one(several: dict[str, Any]) -> dict[str, Any]:
+    """A list, or one of what it holds."""
+    kept: dict[str, Any] = {name: several.pop(name) for name in ("description", "title") if name in several}
+    return {**kept, "anyOf": [several, several["items"]]}
+
+
 def json_schema() -> dict[str, Any]:
     connection = ConnectionSpec.model_json_schema(mode="validation")
     definitions: dict[str, Any] = connection.pop("$defs")
@@ -22,6 +28,11 @@ def json_schema() -> dict[str, Any]:
     fields["adapter"] = {
         "anyOf": [{"type": "string", "description": "Short for adapter.name"}, {"$ref": "#/$defs/Adapter"}]
     }
+    definitions["Dials"] = _or_one(definitions["Dials"])
+    definitions["Entry"] = {"anyOf": definitions["Entry"]["oneOf"]}  # every step could be a message too
+    rule: dict[str, Any] = definitions["Rule"]["properties"]
+    for name in ("close", "http"):
+        rule[name] = _or_one(rule[name])
     defaults = {name: value for name, value in fields.items() if name not in ("id", "for_each")}
     definitions["Connection"] = {**connection, "required": ["id"]}  # the URL may come from defaults
     definitions["Connection"].pop("title", None)
