@@ -37,6 +37,7 @@ async def upstream(deed: Deed, address: str = "127.0.0.1") -> AsyncIterator[str]
         yield f"ws://{address}:{server.sockets[0].getsockname()[1]}/"
     finally:
         server.close()
+        server.abort_clients()  # also those whose task has not begun yet, and so will close nothing
         for task in list(tasks):
             task.cancel()
         if tasks:

@@ -109,6 +109,7 @@ async def proxying(proxy: Proxying, scheme: str) -> AsyncIterator[str]:
         yield f"{scheme}://127.0.0.1:{proxy.port}"
     finally:
         server.close()
+        server.abort_clients()  # also those whose task has not begun yet, and so will close nothing
         for task in list(tasks):
             task.cancel()
         if tasks:
