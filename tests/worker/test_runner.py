@@ -338,6 +338,28 @@ async def test_a_bug_in_an_adapter_ends_this_connection_alone() -> None:
 
 
 @in_time
+async def test_w12_a_lost_socket_and_then_a_bug_leave_the_others_streaming() -> None:
+    def broken(value: Value) -> Value:
+        if isinstance(value, Mapping) and value.get("seq") == 2:
+            raise ZeroDivisionError
+        return _sequence(value)
+
+    one, other = Bench(feed=replace(FEED, record=RecordShape(sequence=broken))), Bench()
+    socket, untouched = await one.opened(), await other.opened()
+    socket.say(message(1))
+    await asyncio.sleep(1)
+    socket.end(Closed("the socket was lost without a close frame", code=1006))
+    await asyncio.sleep(10)
+    one.socket.say(message(2))
+    assert (await one.running).outcome == "crashed"
+    untouched.say(message(1), message(2), message(3))
+    await asyncio.sleep(1)
+    assert other.sequences() == [1, 2, 3]
+    assert other.transport.sockets == [untouched]
+    await other.stop()
+
+
+@in_time
 async def test_a_bug_in_a_transport_ends_this_connection_alone() -> None:
     bench = Bench(KeyError("oops"))
     ended = await bench.running
@@ -415,7 +437,7 @@ async def test_after_a_loss_it_resumes_from_what_is_durable() -> None:
 
 
 @in_time
-async def test_an_upstream_without_a_sign_of_life_is_given_up() -> None:
+async def test_w39_an_upstream_without_a_sign_of_life_is_given_up_and_dialled_again() -> None:
     bench = Bench(lambda socket: setattr(socket, "answers_pings", False))
     await asyncio.sleep(50)
     assert len(bench.transport.sockets) == 2
