@@ -37,7 +37,7 @@ mutations: ## break each rule of the protocol in turn, and see that the simulato
 	@$(SETUP) main
 	@$(BIN)/python -m tests.simulation.mutate $(ARGS)
 
-mutants: ## change lease.py and plan.py in each small way, and see that their own tests notice; about half an hour of a core
+mutants: ## change lease.py, plan.py, shares.py in each small way, and see that their own tests notice; about half an hour of a core
 	@$(SETUP) mutants
 	@.local/envs/mutants/bin/python scripts/mutants.py $(ARGS)
 

@@ -2,8 +2,8 @@
 
 Usage: make mutants [ARGS='plan.py']
 
-Runs mutmut over `layers/streamlease/src/streamlease/{lease,plan}.py` in a copy of the tree. A mutant that survives is
-either explained in tests/core/mutants.toml or reported here with its change. Ends with one JSON line
+Runs mutmut over `layers/streamlease/src/streamlease/{lease,plan,shares}.py` in a copy of the tree. A mutant that
+survives is either explained in tests/core/mutants.toml or reported here with its change. Ends with one JSON line
 `{mutants, killed, survived, explained}`; exit 1 where a survivor has no explanation, or an explanation no survivor.
 """
 
@@ -30,6 +30,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "test_lease_interleavings.py",
     ),
     "plan.py": ("test_plan.py",),
+    "shares.py": ("test_shares.py",),
 }
 """The tests that are a module's own: not what reaches it from far, which would find any mutant by accident."""
 
