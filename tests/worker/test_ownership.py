@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamlease.lease import Claimed, lease_of
-from streamlease.model import Position
+from streamlease.model import Position, Seek
 from streamlease_worker import ownership
 from tests.worker.supervising import EPOCH, WORKER, connection
 
@@ -36,3 +36,12 @@ def test_an_owner_goes_on_from_the_position_that_it_finds() -> None:
 
 def test_an_item_that_does_not_say_when_it_was_made_is_taken_as_it_is() -> None:
     assert position_taken(CREATED_MS + 2, created_at_ms=0) is None
+
+
+@pytest.mark.parametrize("seek", [Seek("position", 3, 5), Seek("live"), Seek("beginning")])
+def test_whoever_claims_what_somebody_has_sought_meanwhile_goes_on_where_they_asked(seek: Seek) -> None:
+    """It was stopped, put off or on its way to another worker: nobody ran it who could have been told."""
+    epoch = CREATED_MS + 2
+    found = replace(connection("a"), lease_epoch=epoch, seek=seek, created_at_ms=CREATED_MS, lease_owner=WORKER)
+    ours, _ = ownership.take(Claimed(found, lease_of(found, WORKER), deadline_s=1.0), "control")
+    assert (ours.connection.position, ours.connection.seek) == (None, seek)

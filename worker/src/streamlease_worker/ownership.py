@@ -68,8 +68,9 @@ def take(claimed: Claimed, reason: TakeReason) -> tuple[Ownership, list[Command]
 
 def _begun(found: Connection) -> Connection:
     """An owner that dies before its first checkpoint leaves no position, only an epoch: who comes after it takes the
-    stream for one that had begun, so that a gap is said where there is nothing to go on from (decision 040)."""
-    if found.position is None and 0 < found.created_at_ms < found.lease_epoch - 1:
+    stream for one that had begun, so that a gap is said where there is nothing to go on from (decision 040). A seek
+    holds until a position is made (decision 130), and says its own gap."""
+    if found.position is None and found.seek is None and 0 < found.created_at_ms < found.lease_epoch - 1:
         return replace(found, position=Position())
     return found
 
