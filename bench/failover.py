@@ -26,7 +26,7 @@ from streamlease.spec import units
 from streamlease.timing import SKEW_MS, Timing
 from streamlease_cli.local import feeds
 from streamlease_cli.local.checkout import find_checkout
-from streamlease_cli.local.evidence import Departure, Evidence, Happened, WorkerEvent, read_log, read_sink
+from streamlease_cli.local.evidence import Departure, Evidence, Happened, WorkerEvent, read_sink
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.fleet import Fleet, Worker
 from streamlease_cli.local.publisher import Publisher, start_publisher
@@ -140,7 +140,7 @@ class Play:
         self._relay = relay
         self._publisher = publisher
         self._sink = sink
-        self._watch = Watch(sink)
+        self._watch = Watch(sink, progress)
 
     def play(self, authors: dict[str, str]) -> Acts:
         acts = Acts()
@@ -221,7 +221,7 @@ class Play:
 
     def _events(self) -> Iterable[WorkerEvent]:
         for log in (*self._old.logs, *self._new.logs):
-            yield from read_log(log.read_text(errors="replace").splitlines())
+            yield from self._watch.events(log, log.read_text(errors="replace").splitlines())
 
     def evidence(self, authors: dict[str, str], acts: Acts) -> Evidence:
         """Ends the workers. Raises LocalFault where the play did not come so far."""

@@ -52,9 +52,26 @@ def test_an_envelope_without_its_epoch_is_named_by_its_line() -> None:
 def test_a_log_gives_its_events_and_nothing_else() -> None:
     said = {"event": "ready", "connection_id": "a", "epoch": 3, "worker_id": "w", "at_ms": 5, "level": "INFO"}
     lines = ["a traceback", "{not json", '{"event": "started"}', '["ready"]', json.dumps(said), json.dumps(said)[:20]]
-    assert list(read_log(lines)) == [WorkerEvent(Happened.READY, "a", 3, "w", 5)]
+    unread: list[str] = []
+    assert list(read_log(lines, unread.append)) == [WorkerEvent(Happened.READY, "a", 3, "w", 5)]
+    assert unread == []
 
 
-def test_an_event_that_lacks_a_part_is_no_event_to_guess_from() -> None:
-    with pytest.raises(Malformed, match="line 1 of a worker's log: has no at_ms"):
-        list(read_log(['{"event": "ready", "connection_id": "a", "epoch": 3, "worker_id": "w"}']))
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ('{"event": "ready", "connection_id": "a", "epoch": 3, "worker_id": "w"}', ["at_ms"]),
+        ('{"event": "ready", "connection_id": ["a"], "epoch": 3, "worker_id": "w", "at_ms": 5}', ["connection_id"]),
+        ('{"event": "ready", "connection_id": "a", "epoch": "3", "worker_id": "w", "at_ms": 5}', ["epoch"]),
+        ('{"event": ["ready"]}', []),
+        ('{"event": {}}', []),
+        ('{"event": 1}', []),
+        ("{" * 9_000, []),
+        ('{"a":' * 90_000, []),
+    ],
+)
+def test_an_event_that_lacks_a_part_is_passed_over_and_told_of(line: str, wrong: list[str]) -> None:
+    whole = '{"event": "ready", "connection_id": "b", "epoch": 1, "worker_id": "w", "at_ms": 5}'
+    unread: list[str] = []
+    assert list(read_log([line, whole], unread.append)) == [WorkerEvent(Happened.READY, "b", 1, "w", 5)]
+    assert unread == [f"an event 'ready' without a readable {part}" for part in wrong]

@@ -22,6 +22,10 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
         yield fleet.start(1)[0]
 
 
+def said_nothing(sentence: str) -> None:
+    raise AssertionError(sentence)
+
+
 def says(worker: Worker, happened: Happened, connection_id: str, epoch: int = 1) -> None:
     line = {"event": happened, "connection_id": connection_id, "epoch": epoch, "worker_id": "w", "at_ms": 1}
     with worker.process.log.open("a") as log:
@@ -58,7 +62,7 @@ def test_a_file_that_was_emptied_or_moved_away_is_followed_from_its_new_beginnin
 
 
 def test_a_worker_owns_what_it_claimed_until_it_released_it(worker: Worker) -> None:
-    watch = Watch(None)
+    watch = Watch(None, said_nothing)
     for happened, row in (
         (Happened.CLAIMED, (1, 0)),
         (Happened.READY, (1, 1)),
@@ -74,7 +78,7 @@ def test_a_worker_owns_what_it_claimed_until_it_released_it(worker: Worker) -> N
 
 
 def test_what_a_dead_worker_held_streams_no_more(worker: Worker) -> None:
-    watch = Watch(None)
+    watch = Watch(None, said_nothing)
     says(worker, Happened.CLAIMED, "a")
     says(worker, Happened.READY, "a")
     watch.look([worker])
@@ -85,17 +89,38 @@ def test_what_a_dead_worker_held_streams_no_more(worker: Worker) -> None:
 
 
 def test_a_worker_that_was_told_to_go_is_draining(worker: Worker) -> None:
-    watch = Watch(None)
+    watch = Watch(None, said_nothing)
     watch.draining.add("worker-1")
     assert watch.row(worker).state == "draining"
 
 
 def test_deliveries_are_counted_as_they_come(tmp_path: Path) -> None:
     sink = tmp_path / "records.jsonl"
-    watch = Watch(sink)
+    watch = Watch(sink, said_nothing)
     watch.look([])
     assert watch.delivered == 0
     sink.write_text("{}\n{}\n{")
     watch.look([])
     watch.look([])
     assert watch.delivered == 2
+
+
+def test_what_mends_a_torn_line_is_no_record(tmp_path: Path) -> None:
+    sink = tmp_path / "records.jsonl"
+    watch = Watch(sink, said_nothing)
+    sink.write_text('{"v":1}\n\n\n{"v":1}\n')
+    watch.look([])
+    assert watch.delivered == 2
+
+
+def test_a_line_that_cannot_be_read_is_passed_over_and_said_once_of_each_log(worker: Worker) -> None:
+    said: list[str] = []
+    watch = Watch(None, said.append)
+    for _ in range(3):
+        with worker.process.log.open("a") as log:
+            log.write('{"event": "ready", "connection_id": 7, "epoch": 1}\n{"event": []}\n{"event": \n')
+        says(worker, Happened.CLAIMED, "a")
+        watch.look([worker])
+    assert watch.row(worker).owned == 1
+    what = "an event 'ready' without a readable connection_id, and anything like it"
+    assert said == [f"passed over what cannot be read in {worker.process.log}: {what}"]

@@ -1,7 +1,7 @@
 """What a run left behind, read into values: the sink's records and the workers' logs."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -44,6 +44,10 @@ class Happened(StrEnum):
     READY = "ready"
     CLOSED = "socket_closed"
     RELEASED = "released"
+
+
+_PARTS = {"connection_id": str, "epoch": int, "worker_id": str, "at_ms": int}
+"""Of an event in a log, beside its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +115,32 @@ def _last_object(line: str) -> tuple[dict[str, Any] | None, bool]:
     while start >= 0:
         try:
             found = json.loads(line[start:])
-        except ValueError:
+        except (ValueError, RecursionError):
             start = line.find('{"v":', start + 1)
         else:
             return (found, start > 0) if isinstance(found, dict) else (None, True)
     return None, True
 
 
-def read_log(lines: Iterable[str]) -> Iterator[WorkerEvent]:
+def read_log(lines: Iterable[str], unread: Callable[[str], None]) -> Iterator[WorkerEvent]:
     """The events among a worker's log lines; everything else in it is passed over.
 
-    Raises Malformed for an event that lacks a part: a gap cannot be measured on a guess.
+    So is an event that lacks a part or has it otherwise, since nothing is measured on a guess: `unread` is told of
+    each, by what is wrong with it.
     """
-    names = frozenset(Happened)
-    for number, line in enumerate(lines, 1):
+    names = {name.value for name in Happened}
+    for line in lines:
         if not line.startswith("{"):
             continue
         try:
             said = json.loads(line)
-        except ValueError:
-            continue  # the last line of a killed worker
-        if not isinstance(said, dict) or said.get("event") not in names:
+        except (ValueError, RecursionError):
+            continue  # the last line of a killed worker, or nobody's
+        event = said.get("event") if isinstance(said, dict) else None
+        if not isinstance(event, str) or event not in names:
             continue
-        try:
-            happened = Happened(said["event"])
-            yield WorkerEvent(happened, said["connection_id"], said["epoch"], said["worker_id"], said["at_ms"])
-        except KeyError as missing:
-            raise Malformed(f"line {number} of a worker's log", f"has no {missing.args[0]}") from None
+        wrong = next((name for name, kind in _PARTS.items() if not isinstance(said.get(name), kind)), None)
+        if wrong is not None:
+            unread(f"an event {event!r} without a readable {wrong}")
+            continue
+        yield WorkerEvent(Happened(event), said["connection_id"], said["epoch"], said["worker_id"], said["at_ms"])

@@ -124,7 +124,7 @@ def worker_id_in(log: Path) -> str | None:
         for line in lines:  # one of the first: the rest of a long log is not read
             try:
                 said = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             worker_id = said.get("worker_id") if isinstance(said, dict) else None
             if worker_id:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamlease_cli.local.emulator import Emulator
-from streamlease_cli.local.evidence import Departure, Evidence, SinkRecords, read_log, read_sink
+from streamlease_cli.local.evidence import Departure, Evidence, SinkRecords, read_sink
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.fleet import Fleet, Worker
 from streamlease_cli.local.progress import Picture, Progress
@@ -69,7 +69,7 @@ class Scenario:
         self._setting = setting
         self._plan = plan
         self._shown = shown
-        self._watch = Watch(setting.sink)
+        self._watch = Watch(setting.sink, shown.say)
         self._gone: list[Worker] = []
         self._began_s = time.monotonic()
 
@@ -108,7 +108,9 @@ class Scenario:
             stored=tuple(self._stored()),
             sink=self._delivered(),
             events=tuple(
-                event for log in fleet.logs for event in read_log(log.read_text(errors="replace").splitlines())
+                event
+                for log in fleet.logs
+                for event in self._watch.events(log, log.read_text(errors="replace").splitlines())
             ),
             killed=killed,
             drained=drained,

@@ -136,7 +136,7 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
         service = Service(fleet, wanted.workers)
         describe(file, system.emulator.endpoint, system.stack.name, system.stack.outputs)
         _introduce(wanted, system, fleet, folder, sink, shown)
-        watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None)
+        watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None, shown.say)
         try:
             _stay(system, service, watch, publisher, shown)
         except Interrupted:

@@ -3,7 +3,7 @@ anybody, so that looking changes nothing."""
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from streamlease_cli.local.evidence import Happened, WorkerEvent, read_log
@@ -66,24 +66,37 @@ class Standing:
 class Watch:
     """Follows a fleet. What it knows is of the last `look`."""
 
-    def __init__(self, sink: Path | None) -> None:
-        """`sink` is the file that the workers deliver to, None where they deliver elsewhere."""
+    def __init__(self, sink: Path | None, say: Callable[[str], None]) -> None:
+        """`sink` is the file that the workers deliver to, None where they deliver elsewhere. `say` is told, once of
+        each log, that something in it cannot be read."""
         self.delivered = 0
         """Lines at the sink: records, the same one counted as often as it was delivered, and gap records."""
         self.draining: set[str] = set()
         """Names of workers that were told to go, for the rows."""
+        self._say = say
+        self._unreadable: set[Path] = set()
         self._sink = None if sink is None else Tail(sink)
         self._logs: dict[Path, Tail] = {}
         self._standings: dict[Path, Standing] = defaultdict(Standing)
 
     def look(self, workers: Iterable[Worker]) -> None:
-        """Raises Malformed for a log that is not the worker's."""
         for worker in workers:
             log = worker.process.log
-            for event in read_log(self._logs.setdefault(log, Tail(log)).lines()):
+            for event in self.events(log, self._logs.setdefault(log, Tail(log)).lines()):
                 self._standings[log].learn(event)
         if self._sink is not None:
-            self.delivered += sum(chunk.count(b"\n") for chunk in self._sink.chunks())
+            # An empty line is the mend of a torn one (decision 052), and no record.
+            self.delivered += sum(1 for chunk in self._sink.chunks() for line in chunk.split(b"\n") if line.strip())
+
+    def events(self, log: Path, lines: Iterable[str]) -> Iterator[WorkerEvent]:
+        """Those that the lines of a log tell of. What cannot be read is passed over, and said once."""
+
+        def unread(what: str) -> None:
+            if log not in self._unreadable:
+                self._unreadable.add(log)
+                self._say(f"passed over what cannot be read in {log}: {what}, and anything like it")
+
+        return read_log(lines, unread)
 
     def streaming(self, workers: Iterable[Worker]) -> int:
         """How many connections stream at those of the workers that run."""
