@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streamlease.feed.computed import Computed, Encoded, Hmac, Jwt, Moment, Now, Random
 from streamlease.feed.events import Dial, Fetch, Route, Send, Tls
 from streamlease.feed.secrets import NotSent, SecretError, resolved
-from streamlease.spec import compile_spec
+from streamlease.spec import BadSpec, compile_spec
 from tests.core.feed.driver import Driver
 from tests.core.spec.files import one
 
@@ -61,6 +61,21 @@ def test_signatures_are_those_of_the_standard_and_may_hold_secrets_and_other_val
     key = base64.b64encode(b"\x00\xff").decode()
     digest = hmac.new(b"\x00\xff", b"x", hashlib.sha256).digest()
     assert sent("{=s}", json_=False, s=Hmac(key, "x", key_encoding="base64")) == digest.hex()
+
+
+
+def test_a_text_may_be_signed_by_its_digest_after_another() -> None:
+    made = Hmac("{env:SECRET}", "/path", "sha512", digested="{=t}nonce={=t}")
+    nonce, signature = sent('["{=t}","{=s}"]', t=Now("ms", as_text=True), s=made)[2:-2].split('","')
+    digest = hashlib.sha256(f"{nonce}nonce={nonce}".encode()).digest()
+    assert signature == hmac.new(b"s3cret", b"/path" + digest, "sha512").hexdigest()
+
+
+def test_the_digest_of_a_text_is_signed_and_goes_with_nothing_else() -> None:
+    feed = compile_spec(one(values={"s": {"hmac_sha512": "a", "and_sha256": "{env:KEY}", "key": "env:SECRET"}}))
+    assert feed.computed == {"s": Hmac("{env:SECRET}", "a", "sha512", digested="{env:KEY}")}
+    with pytest.raises(BadSpec, match=r"values\.s\.and_sha256 goes with hmac_sha256 or hmac_sha384 or hmac_sha512"):
+        one(values={"s": {"random": 4, "and_sha256": "x"}})
 
 
 def test_a_value_is_made_once_for_a_message_and_anew_for_the_next() -> None:

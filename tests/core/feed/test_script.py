@@ -154,7 +154,7 @@ def test_what_is_wrong_with_the_call_is_a_dial_that_failed() -> None:
     for event, says in (
         (Fetched(1, error="nothing accepts connections at slack.test"), "nothing accepts connections"),
         (Fetched(1, 503, "busy"), "was answered with HTTP 503"),
-        (answer(ok=False), "not as fetch.good asks for"),
+        (answer(ok=False), "not as fetch.ok asks for"),
         (answer(ok=True), "without a URL to dial"),
         (answer(ok=True, url="ws://slack.test"), "does not begin with wss://"),
         (answer(ok=True, url="wss://a b"), "is no URL"),

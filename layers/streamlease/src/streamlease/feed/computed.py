@@ -5,6 +5,7 @@ here reads a clock, draws a number or holds a key.
 """
 
 import base64
+import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class Hmac:
     algorithm: Hash = "sha256"
     encoding: Encoding = "hex"
     key_encoding: Literal["text", "hex", "base64"] = "text"
+    digested: str | None = None
+    """A text whose SHA-256 digest is signed too, after `text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,10 @@ def evaluate(computed: Computed, moment: Moment, fill: Fill, fill_all: Callable[
             return _encode(fill(text).encode(), encoding)
         case Hmac():
             key = _key(fill(computed.key), computed.key_encoding)
-            return _encode(hmac.new(key, fill(computed.text).encode(), computed.algorithm).digest(), computed.encoding)
+            signed = fill(computed.text).encode()
+            if computed.digested is not None:
+                signed += hashlib.sha256(fill(computed.digested).encode()).digest()
+            return _encode(hmac.new(key, signed, computed.algorithm).digest(), computed.encoding)
         case Made(write, secrets):
             return write({name: fill(reference) for name, reference in secrets.items()}, moment)
         case Jwt():
@@ -113,8 +119,8 @@ def evaluate(computed: Computed, moment: Moment, fill: Fill, fill_all: Callable[
 def templates_of(computed: Computed) -> tuple[Value, ...]:
     """All that may hold references or other computed values."""
     match computed:
-        case Hmac(key=key, text=text):
-            return (key, text)
+        case Hmac(key=key, text=text, digested=digested):
+            return (key, text) if digested is None else (key, text, digested)
         case Encoded(text=text):
             return (text,)
         case Jwt(key=key, headers=headers, claims=claims):

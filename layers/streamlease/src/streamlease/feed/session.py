@@ -115,7 +115,7 @@ class Session:
         if not 200 <= event.status < 300:
             return f"the call before the dial was answered with HTTP {event.status}"
         if fetching.good is not None and not fetching.good(answer):
-            return "the call before the dial was answered, but not as fetch.good asks for"
+            return "the call before the dial was answered, but not as fetch.ok asks for"
         capture(fetching.capture, answer, self.variables)
         missing = [name for name in fetching.capture if name not in self.variables]
         if missing:

@@ -129,7 +129,8 @@ def _value(given: session.Computed, normal: Normal) -> Computed:
     )
     algorithm, text = next((name, text) for name, text in algorithms if text is not None)
     encoding: Literal["text", "hex", "base64"] = given.key_encoding
-    return Hmac(key, _text(normal, text), algorithm, given.encoding, encoding)
+    digested = None if given.and_sha256 is None else _text(normal, given.and_sha256)
+    return Hmac(key, _text(normal, text), algorithm, given.encoding, encoding, digested)
 
 
 def _text(normal: Normal, text: str) -> str:

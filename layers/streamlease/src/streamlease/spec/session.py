@@ -138,6 +138,7 @@ class Computed(Part):
     hmac_sha256: Text | None = Field(None, description="The text to sign")
     hmac_sha384: Text | None = None
     hmac_sha512: Text | None = None
+    and_sha256: Text | None = Field(None, description="A text whose SHA-256 digest is signed too, after the other")
     base64: Text | None = Field(None, description="A text to be written as base64")
     jwt: Literal["ES256", "EdDSA", "RS256", "HS256", "HS512"] | None = Field(None, description="A signed token")
     key: Reference | None = None
@@ -158,6 +159,7 @@ _GOES_WITH = {
     "key": ("hmac_sha256", "hmac_sha384", "hmac_sha512", "jwt"),
     "key_encoding": ("hmac_sha256", "hmac_sha384", "hmac_sha512"),
     "encoding": ("hmac_sha256", "hmac_sha384", "hmac_sha512"),
+    "and_sha256": ("hmac_sha256", "hmac_sha384", "hmac_sha512"),
     "headers": ("jwt",),
     "claims": ("jwt",),
 }
