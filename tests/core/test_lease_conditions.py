@@ -286,6 +286,7 @@ CASES: list[tuple[str, Callable[[], Write], Mapping[str, Any] | None, list[Chang
         [
             {"spec_version": 4},
             {"spec_version": None},
+            {"not_before_ms": NOW_MS + 1},
         ],
     ),
     (

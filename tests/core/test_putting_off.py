@@ -46,9 +46,14 @@ class Bench:
     def put_off(self) -> Status:
         claimed = self.claim()
         assert isinstance(claimed, Claimed)
+        return self.put_off_by(claimed.connection)
+
+    def put_off_by(self, owned: Connection) -> Status:
         now_ms = self.clock.wall_ms
         status = Status(StatusState.QUARANTINED, now_ms, "nothing came", now_ms + OFF_MS)
-        self.store.perform(release(claimed.lease, checkpoint=Checkpoint(1, Position(7), status), now_ms=now_ms))
+        assert owned.lease_owner is not None
+        parting = Checkpoint(1, Position(7), status)
+        self.store.perform(release(lease.lease_of(owned, owned.lease_owner), checkpoint=parting, now_ms=now_ms))
         return status
 
     def change(self, **wanted: object) -> object:
@@ -146,3 +151,31 @@ def test_a_word_that_comes_just_after_the_claim_does_not_end_the_new_owners_leas
     assert bench.item == taken
     bench.change(spec={"record": {}})
     assert bench.item.get("lease_expires_at_ms") == taken.get("lease_expires_at_ms")
+
+
+@BOTH
+def test_a_change_that_crosses_the_release_that_puts_off_is_made_of_what_is_put_off(mode: LeaseMode) -> None:
+    """Else it would be due, and hidden from every sweep for as long as it had been put off."""
+    bench = Bench(mode)
+    bench.claim()
+    seen = bench.connection
+    bench.put_off_by(seen)
+    put_off = bench.item
+    late = lease.control(
+        seen, Change(labels={"team": "a"}), shard=plan.shard("a", 1), now_ms=bench.clock.wall_ms, updated_by="somebody"
+    )
+    assert isinstance(lease.controlled(bench.store._write(late)), lease.Changed)
+    assert bench.item == put_off
+    assert isinstance(bench.change(labels={"team": "a"}), Done)
+    assert bench.free() == ["a"]
+
+
+@BOTH
+def test_what_is_hidden_though_nobody_put_it_off_is_free_again_at_somebodys_word(mode: LeaseMode) -> None:
+    bench = Bench(mode)
+    bench.put_off()
+    left = {name: value for name, value in bench.item.items() if name != "not_before_ms"}
+    bench.store._tables[Table.CONNECTIONS]["a",] = left
+    assert bench.free() == []
+    bench.change(again=True)
+    assert bench.free() == ["a"]

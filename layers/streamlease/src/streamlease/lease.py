@@ -243,8 +243,8 @@ class Change:
 
 
 def control(seen: Connection, change: Change, *, shard: str, now_ms: int, updated_by: str) -> Update:
-    """Condition: spec_version = seen; of what is put off, that nobody owns it either, for it is made free at once.
-    Touches no attribute of the owner's, unless told to forget the position."""
+    """Condition: spec_version = seen, and put off or not as seen; of what no sweep lists, that nobody owns it either,
+    for it is made free at once. Touches no attribute of the owner's, unless told to forget the position."""
     desired_state = change.desired_state or seen.desired_state
     attributes: dict[str, Value] = {
         "desired_state": desired_state.value,
@@ -273,8 +273,11 @@ def control(seen: Connection, change: Change, *, shard: str, now_ms: int, update
     if change.forget_position or change.seek is not None:
         attributes["positions_since_version"] = seen.spec_version + 1
         remove += ["position", "last_sequence"]
-    condition: Condition = Equals("spec_version", seen.spec_version)
-    if put_off(seen):
+    until_ms = seen.not_before_ms
+    # A release that puts off changes no version: what came between would be due now, and yet listed by no sweep.
+    as_put_off = Absent("not_before_ms") if until_ms is None else Equals("not_before_ms", until_ms)
+    condition = all_of(Equals("spec_version", seen.spec_version), as_put_off)
+    if hidden(seen):
         attributes["lease_expires_at_ms"] = 0
         condition = all_of(condition, Absent("lease_owner"))
     return Update(
@@ -286,9 +289,9 @@ def control(seen: Connection, change: Change, *, shard: str, now_ms: int, update
     )
 
 
-def put_off(seen: Connection) -> bool:
-    """Whether nobody owns it, and its expiry is the time before which nobody may."""
-    return seen.lease_owner is None and seen.not_before_ms is not None and seen.lease_expires_at_ms != 0
+def hidden(seen: Connection) -> bool:
+    """Whether nobody owns it, and no sweep lists it yet: its expiry is the time before which nobody may."""
+    return seen.lease_owner is None and seen.lease_expires_at_ms != 0
 
 
 def controlled(answer: Answer) -> ControlOutcome:
