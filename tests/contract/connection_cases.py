@@ -321,7 +321,8 @@ def _people() -> list[Of]:
         .refuses("changed meanwhile", partial(free, spec_version=5), Changed)
         .refuses("deleted", nothing, Absentee()),
         Of("control, to start", start, lease.controlled)
-        .applies("the version seen", partial(stopped, not_before_ms=NOW + 9), Done)
+        .applies("the version seen", stopped, Done)
+        .refuses("put off meanwhile", partial(stopped, not_before_ms=NOW + 9), Changed)
         .refuses("changed meanwhile", partial(stopped, spec_version=3), Changed),
         Of("delete", delete, lease.deleted)
         .applies("stopped and nobody's", stopped, Done())
