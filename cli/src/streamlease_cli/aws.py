@@ -10,7 +10,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from streamlease.dynamodb.clients import Clients, Purpose, client, is_known_region, open_session, patience
+from streamlease.dynamodb.clients import Clients, Patience, Purpose, client, is_known_region, open_session, patience
 from streamlease.dynamodb.executor import Executor
 from streamlease.dynamodb.faults import FAILURES, Place, of_error
 from streamlease.errors import Denied
@@ -19,7 +19,9 @@ from streamlease.timing import Timing
 from streamlease_cli.configuration import Deployment, LocalSystem, Target
 from streamlease_cli.errors import BadInput
 
-_PATIENCE = patience(Purpose.PEOPLE, Timing())
+PATIENCE = patience(Purpose.PEOPLE, Timing())
+IMPATIENCE = Patience(connect_s=1.0, read_s=2.0, attempts=1, connections=1)
+"""For looks that are taken again and again: one that is not answered is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,17 @@ class Aws:
 
     session: boto3.Session
     endpoint: str | None = None
+    patience: Patience = PATIENCE
 
     def client(self, service: str) -> Any:
         """Raises BadInput, with a sentence, where no client can be made."""
-        return self._client(service, _PATIENCE.attempts)
+        return self._client(service, self.patience.attempts)
 
     def executor(self, settings: Settings) -> Executor:
         made = Clients(
             writes=self._client("dynamodb", 1),  # the SDK repeats no write (decision 031)
-            reads=self._client("dynamodb", _PATIENCE.attempts),
-            queue=self._client("sqs", _PATIENCE.attempts),
+            reads=self._client("dynamodb", self.patience.attempts),
+            queue=self._client("sqs", self.patience.attempts),
         )
         return Executor(made, settings.tables, settings.offers_queue_url)
 
@@ -52,7 +55,7 @@ class Aws:
         return arn
 
     def _client(self, service: str, attempts: int) -> Any:
-        config = _PATIENCE.config(attempts)
+        config = self.patience.config(attempts)
         if self.endpoint is not None:
             config = config.merge(Config(proxies={}))
         try:

@@ -53,8 +53,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 @pytest.fixture(scope="module")
-def built(checkout: Checkout) -> Build:
-    return build(checkout, checkout.local / "build.log")
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def built(checkout: Checkout, said: list[str]) -> Build:
+    return build(checkout, checkout.local / "build.log", said.append)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +74,26 @@ def test_the_same_sources_are_built_once(checkout: Checkout, built: Build) -> No
     assert again.reused
     assert again.template == built.template
     assert again.template.is_file()
+
+
+def test_a_build_says_at_once_what_is_waited_for_and_one_that_is_reused_says_nothing(
+    checkout: Checkout, built: Build, said: list[str]
+) -> None:
+    assert said[0].startswith("sam build: packs the functions and their library, minutes where nothing is cached (log:")
+    again: list[str] = []
+    build(checkout, checkout.local / "build.log", again.append)
+    assert again == []
+
+
+def test_a_damaged_build_is_made_anew(checkout: Checkout, built: Build) -> None:
+    handler = built.template.parent / "Echo" / "app.py"
+    for damage in (lambda: handler.unlink(), lambda: handler.write_text("")):
+        damage()
+        said: list[str] = []
+        again = build(checkout, checkout.local / "build.log", said.append)
+        assert (again.reused, again.template) == (False, built.template)
+        assert "is damaged, and is made anew" in said[0]
+        assert handler.read_text() == HANDLER
 
 
 def test_what_a_build_or_an_import_makes_does_not_count_as_a_change(checkout: Checkout) -> None:

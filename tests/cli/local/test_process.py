@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streamlease_cli.local import process
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.process import Command, Process, free_port, is_open
 
@@ -177,3 +178,13 @@ def test_one_that_is_never_ready_is_reported(tmp_path: Path) -> None:
 
 def test_a_free_port_is_closed() -> None:
     assert not is_open(free_port())
+
+
+def test_who_waits_long_is_told_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_TELL_EVERY_S", 0.01)
+    told: list[float] = []
+    with Process(command(tmp_path, "import signal; signal.pause()")) as waiting:
+        with pytest.raises(LocalFault, match=r"it did not end within 0\.03 s"):
+            waiting.wait(0.03, told.append)
+        waiting.kill()
+    assert told == [0.01, 0.02]

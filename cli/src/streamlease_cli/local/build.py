@@ -5,9 +5,10 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from streamlease_cli.local.checkout import Checkout, clean_environment
 from streamlease_cli.local.fault import LocalFault
@@ -17,6 +18,7 @@ from streamlease_cli.local.process import Command, run
 _INPUTS = ("template.yaml", "functions", "layers", "requirements/sam.txt")
 _MADE = {"__pycache__", ".layer", "build", "dist"}
 _KEPT = 3
+_LISTING = "listing"
 _WITHIN_S = 300.0
 
 
@@ -29,26 +31,53 @@ class Build:
     took_s: float
 
 
-def build(checkout: Checkout, log: Path) -> Build:
+def build(checkout: Checkout, log: Path, say: Callable[[str], None] = lambda _: None) -> Build:
     """The build of the checkout as it is now: an earlier one of the same content, or a new one.
 
-    Raises LocalFault, with what SAM said, where it fails. An interrupted build leaves nothing that looks finished.
+    An earlier one of which anything has gone or has another size is made anew. `say` is told what is waited for. Raises
+    LocalFault, with what SAM said, where it fails. An interrupted build leaves nothing that looks finished.
     """
     began_s = time.monotonic()
     sam = checkout.tool("sam", "sam")
     place = checkout.local / "sam"
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two runs at once build once
+        _take(lock, say)  # two runs at once build once
         finished = place / content_hash(checkout.root)
-        reused = finished.is_dir()
+        reused = _is_whole(finished)
         if not reused:
+            if finished.exists():
+                say(f"the build in {finished} is damaged, and is made anew")
+                shutil.rmtree(finished)
             unfinished = place / "unfinished"
             shutil.rmtree(unfinished, ignore_errors=True)
-            run(_command(checkout, sam, unfinished / "build", log), _WITHIN_S)
+            say(f"sam build: packs the functions and their library, minutes where nothing is cached (log: {log})")
+            run(_command(checkout, sam, unfinished / "build", log), _WITHIN_S, say)
+            (unfinished / _LISTING).write_text(_listing(unfinished / "build"))
             unfinished.rename(finished)
             _prune(place, finished)
     return Build(finished / "build" / "template.yaml", reused, time.monotonic() - began_s)
+
+
+def _take(lock: IO[str], say: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("waiting for another run's sam build")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _is_whole(finished: Path) -> bool:
+    try:
+        return (finished / _LISTING).read_text() == _listing(finished / "build")
+    except OSError:
+        return False
+
+
+def _listing(built: Path) -> str:
+    """Every file of a build with its size. Raises OSError."""
+    files = sorted(folder / file for folder, _, names in built.walk() for file in names)
+    return "".join(f"{file.stat().st_size} {file.relative_to(built)}\n" for file in files)
 
 
 def content_hash(root: Path) -> str:

@@ -15,6 +15,7 @@ from streamlease_cli.local.fault import LocalFault
 _GUARD = Path(__file__).with_name("guard.py")
 _POLL_S = 0.02
 _KILLED_WITHIN_S = 10.0
+_TELL_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,21 @@ class Process:
         """The exit code (negative: the signal that ended it), None while it runs."""
         return None if self._guard.poll() is None else self._ended()
 
-    def wait(self, within_s: float) -> int:
-        """The exit code. Raises LocalFault if it runs for longer."""
-        try:
-            self._guard.wait(within_s)
-        except subprocess.TimeoutExpired:
-            raise LocalFault(f"{self.name} did not end within {within_s:g} s (log: {self.log})") from None
-        return self._ended()
+    def wait(self, within_s: float, tell: Callable[[float], None] = lambda _: None) -> int:
+        """The exit code. `tell` is told every ten seconds for how long it has been waited for. Raises LocalFault if it
+        runs for longer."""
+        waited_s = 0.0
+        while True:
+            step_s = min(_TELL_EVERY_S, within_s - waited_s)
+            try:
+                self._guard.wait(step_s)
+            except subprocess.TimeoutExpired:
+                waited_s += step_s
+                if waited_s >= within_s:
+                    raise LocalFault(f"{self.name} did not end within {within_s:g} s (log: {self.log})") from None
+                tell(waited_s)
+            else:
+                return self._ended()
 
     def stop(self, within_s: float = 5.0) -> int:
         """SIGTERM, then SIGKILL if it has not ended in time. The exit code."""
@@ -157,9 +166,10 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def run(command: Command, within_s: float) -> None:
-    """Runs it to its end. Raises LocalFault, with its last words, unless that is a success, in time."""
+def run(command: Command, within_s: float, say: Callable[[str], None] = lambda _: None) -> None:
+    """Runs it to its end; where that takes long, says every ten seconds that it goes on. Raises LocalFault, with its
+    last words, unless that is a success, in time."""
     with Process(command) as process:
-        code = process.wait(within_s)
+        code = process.wait(within_s, lambda waited_s: say(f"{command.name} goes on ({waited_s:.0f} s)"))
     if code != 0:
         raise LocalFault(f"{command.name} failed with {code}: {process.last_words()}")

@@ -9,7 +9,7 @@ from time import monotonic, time
 from streamlease import settings
 from streamlease.model import LeaseMode
 from streamlease.timing import Timing
-from streamlease_cli.aws import Aws
+from streamlease_cli.aws import IMPATIENCE, PATIENCE, Aws
 from streamlease_cli.local.build import build
 from streamlease_cli.local.checkout import Checkout
 from streamlease_cli.local.deploy import Stack, deploy
@@ -63,10 +63,11 @@ class System:
             "STREAMLEASE_STOP_TIMEOUT_S": str(_STOP_TIMEOUT_S),
         }
 
-    def session(self) -> Session:
-        """To work with it as the command line does. Raises Misconfigured where the stack's outputs are not whole."""
+    def session(self, *, patient: bool = True) -> Session:
+        """To work with it as the command line does; not `patient`: what is not answered at once has no answer. Raises
+        Misconfigured where the stack's outputs are not whole."""
         resolved = settings.settings(self.stack.settings())
-        aws = Aws(self.emulator.session(), self.emulator.endpoint)
+        aws = Aws(self.emulator.session(), self.emulator.endpoint, PATIENCE if patient else IMPATIENCE)
         return Session(resolved, aws.executor(resolved).perform, aws.caller, "the local system")
 
 
@@ -84,13 +85,15 @@ def deployed(
 
     `folder` takes the logs; `remove` are files that go when the emulator does. Raises LocalFault.
     """
-    built = build(checkout, folder / "build.log")
+    built = build(checkout, folder / "build.log", shown.say)
     said = "built before, nothing has changed since" if built.reused else f"sam build took {built.took_s:.1f} s"
     shown.say(f"template.yaml and functions: {said}")
     began_s = monotonic()
+    shown.say("the embedded AWS starts")
     with start_emulator(checkout, folder / "aws.log", port=port, remove=remove) as emulator:
         shown.say(f"the embedded AWS answers at {emulator.endpoint} ({monotonic() - began_s:.1f} s)")
         began_s = monotonic()
+        shown.say("sam deploy: makes the tables, the queues and the functions, some ten seconds")
         parameters = {**leases.parameters(), "Shards": str(_SHARDS)}
         stack = deploy(checkout, built, emulator, STACK, parameters, folder / "deploy.log")
         shown.say(f"sam deploy: stack {STACK!r}, {leases} ({monotonic() - began_s:.1f} s)")

@@ -26,7 +26,7 @@ from streamlease_cli.local.runs import describe, new_run, only_system
 from streamlease_cli.local.service import Service
 from streamlease_cli.local.system import Leases, System, deployed
 from streamlease_cli.local.watch import Watch
-from streamlease_cli.output import print_json
+from streamlease_cli.output import count, print_json
 from streamlease_cli.reporting import Reporting
 
 _LOOK_EVERY_S = 0.25
@@ -133,6 +133,7 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
         publisher = stack.enter_context(_publishing(wanted.checkout, relay, folder, shown)) if relay else None
         environment = system.worker_environment(sink=sink, capacity=wanted.capacity)
         fleet = stack.enter_context(Fleet(folder, environment))
+        shown.say(f"{count(wanted.workers, 'worker')} start and join")
         service = Service(fleet, wanted.workers)
         describe(file, system.emulator.endpoint, system.stack.name, system.stack.outputs)
         _introduce(wanted, system, fleet, folder, sink, shown)
@@ -189,7 +190,7 @@ def _introduce(wanted: Wanted, system: System, fleet: Fleet, folder: Path, sink:
 def _stay(system: System, service: Service, watch: Watch, publisher: Publisher | None, shown: Progress) -> None:
     """Raises LocalFault when the emulator or the upstream has ended."""
     began_s = time.monotonic()
-    started = _started(system)
+    started = _started(system, shown)
     while True:
         code = system.emulator.process.poll()
         if code is not None:
@@ -213,18 +214,24 @@ def _stay(system: System, service: Service, watch: Watch, publisher: Publisher |
         time.sleep(_LOOK_EVERY_S)
 
 
-def _started(system: System) -> Callable[[], int]:
+def _started(system: System, shown: Progress) -> Callable[[], int]:
     """How many connections are to stream, by the summary that the workers' sweeps leave; the last known one where it
     cannot be read just now."""
-    session = system.session()
-    last = 0
+    session = system.session(patient=False)
+    last, answers = 0, True
 
     def ask() -> int:
-        nonlocal last
+        nonlocal last, answers
         try:
             fleet = session.run(stored_fleet())
-        except (Fault, Malformed):
+        except Malformed:
             return last
+        except Fault:
+            if answers:
+                shown.say("the embedded AWS gives no answer: workers go on until their leases run out")
+            answers = False
+            return last
+        answers = True
         last = fleet.owned + fleet.unowned if fleet else 0
         return last
 
