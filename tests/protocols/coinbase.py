@@ -86,7 +86,7 @@ class Coinbase(Upstream):
             self.breaks("no subscription within 5 s")
             await line.close(1008, "no subscribe")
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(SPARSE_S + 0.1 - (wall_ms() - self._news_ms[line]) / 1_000)
             if wall_ms() - self._news_ms[line] > SPARSE_S * 1_000:
                 self.breaks("a channel without news, and no heartbeats")
                 await line.close(1000, "idle")

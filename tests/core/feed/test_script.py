@@ -327,6 +327,18 @@ def test_a_session_that_is_over_begins_anew_with_a_gap_record_and_lower_sequence
     assert driver.machine.position == Position(1, "gateway.test", "wss://resume.test", "s2")
 
 
+def test_a_number_of_another_session_is_another_record_and_of_the_same_one_the_same_for_every_owner() -> None:
+    ids: list[str | None] = []
+    for position, session in ((None, "s1"), (None, "s2"), (Position(0, "gateway.test", "wss://resume.test", "s1"), "")):
+        driver = gateway(position)
+        if session:
+            ready(driver, session)
+        else:
+            driver.message({"op": 0, "t": "READY AGAIN", "s": 1, "d": {}})
+        ids += [record.record_id for record in driver.records]
+    assert ids[0] == ids[2] != ids[1]
+
+
 def test_w29_a_session_whose_resumption_is_always_dropped_is_given_up_for_a_fresh_one_with_a_gap_record() -> None:
     driver = gateway(Position(90, "gateway.test", "wss://resume.test", "s1"))
     for _ in range(4):

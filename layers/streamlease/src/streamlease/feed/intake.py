@@ -50,6 +50,7 @@ class Intake:
         self._cursor: Sequence | None = None
         self._keeps_token = feed.resume.token is not None
         self._session_is_over = False
+        self._reader.enter(self.session[0])
 
     @property
     def position(self) -> Position | None:
@@ -123,6 +124,7 @@ class Intake:
         if renewed:
             self._session_is_over = False
             self._continuity.restarted()
+            self._reader.enter(token)
         return self._ledger.hold(token, resume_url)
 
     def cut_short(self, why: str, commands: list[Command]) -> None:

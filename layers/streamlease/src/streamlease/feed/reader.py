@@ -46,13 +46,14 @@ type _Sequence = Callable[[Value, Value], Sequence | None]
 class Reader:
     """The parts of one feed's records. An entry may be the message itself."""
 
-    __slots__ = ("_by_entry", "_number", "_of_message", "_shape", "sequence")
+    __slots__ = ("_by_entry", "_number", "_of_message", "_session", "_shape", "sequence")
 
     def __init__(self, shape: RecordShape) -> None:
         self._shape = shape
         self._number = shape.sequence_type == "number"
         self._of_message = shape.of_message
         self._by_entry = shape.each is not None and "sequence" in shape.of_message
+        self._session = ""
         self.sequence: _Sequence = self._reading_sequence()
         """Of a message and its entry: None where there is none, or none to resume from."""
 
@@ -64,6 +65,12 @@ class Reader:
             return lambda message, _entry: read(extract(message))
         return lambda _message, entry: read(extract(entry))
 
+    def enter(self, token: str | None) -> None:
+        """Sequences are of this session of the upstream's from here on: one of another session names another record."""
+        self._session = ""
+        if token is not None:
+            self._session = hashlib.blake2b(token.encode(errors="surrogatepass"), digest_size=6).hexdigest() + "/"
+
     def cursor(self, found: Value) -> Sequence | None:
         """What was found where a sequence stands, as one to resume from."""
         return number(found) if self._number else text(found)
@@ -74,7 +81,7 @@ class Reader:
             return id_text(self._shape.record_id(message if "record_id" in self._of_message else entry))
         if not self._shape.unique or sequence is None:
             return None
-        return f"{sequence}/{index}" if self._by_entry else str(sequence)
+        return f"{self._session}{sequence}/{index}" if self._by_entry else f"{self._session}{sequence}"
 
     def dedupe_key(self, message: Value, entry: Value, record_id: str | None) -> str | None:
         dedupe = self._shape.dedupe
