@@ -209,7 +209,7 @@ class Worker:
 
     def _tick_loop(self, supervisor: Supervisor) -> None:
         if supervisor is self._supervisor:
-            self._tell_keeper(ke.LoopTicked())
+            self._tell_keeper(ke.LoopTicked(self.process.clock.mono_s(self._loop.now_us)))
             self._supervise(se.Tick())
             if self._loop.now_us >= self._measure_at_us:
                 self._measure_at_us = self._loop.now_us + MEASURE_US

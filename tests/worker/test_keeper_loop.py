@@ -47,6 +47,19 @@ def test_a_pause_of_the_whole_process_is_not_taken_for_a_blocked_loop() -> None:
     assert bench.all(EndProcess) == []
 
 
+def test_a_tick_that_lay_in_the_queue_while_the_process_stood_still_lets_nothing_be_renewed() -> None:
+    """The loop has been blocked since: simulated seed 340410."""
+    bench = Bench()
+    bench.hold()
+    bench.live(2_000)
+    ticked_s = bench.clock().mono_s
+    bench.live(1_500, loop=False)
+    sent = len(bench.all(Renew)), len(bench.all(Heartbeat))
+    bench.do(LoopTicked(ticked_s))
+    bench.live(1_500, loop=False)
+    assert (len(bench.all(Renew)), len(bench.all(Heartbeat))) == sent
+
+
 def test_a_blocked_loop_without_a_lease_that_runs_out_ends_nothing() -> None:
     bench = Bench()
     bench.live(10_000, loop=False)

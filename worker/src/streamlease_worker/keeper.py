@@ -100,8 +100,8 @@ class Keeper:
         match event:
             case Tick():
                 return self._tick(now)
-            case LoopTicked():
-                return self._loop_ticked(now)
+            case LoopTicked(at_s):
+                return self._loop_ticked(now, now.mono_s if at_s is None else at_s)
             case Acquired(claimed):
                 return self._acquired(claimed, now)
             case PositionAdvanced(connection_id, epoch, spec_version, position, every_s):
@@ -130,7 +130,7 @@ class Keeper:
                 return []
             case DrainBegun():  # said by the loop, which so is alive
                 self._presence.drain(now.mono_s)
-                return self._loop_ticked(now)
+                return self._loop_ticked(now, now.mono_s)
 
     # --- time ----------------------------------------------------------------------------------------------------
 
@@ -143,9 +143,9 @@ class Keeper:
             out.append(EndProcess(f"the event loop stood still for {self._silent_s:.1f} s and a lease has run out"))
         return out + self._send_due(now)
 
-    def _loop_ticked(self, now: Instant) -> list[Command]:
+    def _loop_ticked(self, now: Instant, at_s: float) -> list[Command]:
         out = self._expire(self._held.values(), now)
-        self._loop_ticked_s = now.mono_s
+        self._loop_ticked_s = at_s
         self._silent_s, self._ran_out_in_silence = 0.0, False
         return out + self._send_due(now)
 

@@ -60,7 +60,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class LoopTicked:
-    """The event loop is alive: without it nothing is renewed."""
+    """The event loop was alive at `at_s`, by the monotonic clock: without it nothing is renewed. What lay in the queue
+    while the whole process stood still says nothing of the time after. None: it is told at once."""
+
+    at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

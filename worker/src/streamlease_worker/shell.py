@@ -66,7 +66,7 @@ class Shell:
     async def tick(self) -> None:
         """Until it is cancelled. The keeper renews nothing that this has not ticked for."""
         while True:
-            self._keeper.post(LoopTicked())
+            self._keeper.post(LoopTicked(self._now().mono_s))
             self.happened(Tick())
             due_s = self._now().mono_s + self._supervisor.tick_s
             await asyncio.sleep(self._supervisor.tick_s)
