@@ -8,6 +8,7 @@ from streamlease import flow
 from streamlease.flows.pages import PageWrite, save
 from streamlease.lease import Checkpoint
 from streamlease.model import DesiredState, LeaseMode, Position, Saved, Status, StatusState
+from streamlease.write import Always, Put, Table
 from tests.cli.system import System
 
 
@@ -88,7 +89,10 @@ def test_an_id_that_is_not_there_fails_after_the_others_were_shown() -> None:
     system.add("a")
     result = system.run("describe", "nosuch", "a", "--json")
     assert result.exit_code == 1
-    assert json.loads(result.stdout)["connection_id"] == "a"
+    missed, found = map(json.loads, result.stdout.splitlines())
+    assert missed["connection_id"] == "nosuch"
+    assert f"{missed['error']}\n" == result.stderr
+    assert found["connection_id"] == "a"
     assert result.stderr == "nosuch: there is no connection of that id in the test system: see `streamlease ls`\n"
 
 
@@ -99,11 +103,31 @@ def test_an_item_that_cannot_be_read_is_one_sentence_that_says_what_to_do_and_is
     system.put({"connection_id": "broken", "desired_state": "STARTED"})
     result = system.run(command, "broken", "a", "--json")
     assert result.exit_code == 1
-    assert json.loads(result.stdout)["connection_id"] == "a"
-    assert result.stderr == (
+    lines = {line["connection_id"]: line for line in map(json.loads, result.stdout.splitlines())}
+    assert set(lines) == {"a", "broken"}
+    assert lines["broken"]["error"] == (
         "connection 'broken': upstream_url must be a non-empty string, not absent: no release of this project wrote it"
-        " so; mend that item in its table, or delete it there\n"
+        " so; mend that item in its table, or delete it with `streamlease rm --malformed ID`"
     )
+    assert result.stderr == f"{lines['broken']['error']}\n"
+
+
+def test_an_owner_whose_item_cannot_be_read_hides_no_connection_and_is_named() -> None:
+    system = described_system()
+    system.store.perform(Put(Table.MEMBERS, {"worker_id": "worker-a", "state": "TIRED"}, Always()))
+    system.store.perform(Put(Table.MEMBERS, {"worker_id": "worker-b", "state": "TIRED"}, Always()))
+    described = system.run("describe", "a", "--json")
+    assert (described.exit_code, json.loads(described.stdout)["worker"]) == (0, None)
+    assert json.loads(described.stdout)["lease_owner"] == "worker-a"
+    assert described.stderr.startswith("left out, since it cannot be read: member 'worker-a': ")
+    listed = system.run("ls", "--json")
+    assert (listed.exit_code, json.loads(listed.stdout)["lease_owner"], listed.stderr) == (0, "worker-a", "")
+    workers = system.run("workers", "--json")
+    assert workers.exit_code == 0
+    assert [line.split(": ")[1] for line in workers.stderr.splitlines()] == ["member 'worker-a'", "member 'worker-b'"]
+    drained = system.run("drain", "worker-b", "--yes")
+    assert drained.exit_code == 2
+    assert "member 'worker-b'" in drained.stderr
 
 
 @pytest.mark.parametrize("command", ["stop", "rm --yes", "apply -"])
@@ -113,7 +137,7 @@ def test_what_acts_upon_an_item_that_cannot_be_read_says_what_to_do(command: str
     named = [] if command == "apply -" else ["broken"]
     result = system.run(*command.split(), *named, typed="{id: broken, url: 'wss://x.example/'}")
     assert result.exit_code == 1
-    assert "mend that item in its table, or delete it there" in result.stdout
+    assert "mend that item in its table, or delete it with `streamlease rm --malformed ID`" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["stop", "rm --stop"])

@@ -1,7 +1,13 @@
 """`streamlease rm`."""
 
+from typing import Any
+
+import pytest
+
 from streamlease.model import DesiredState
-from tests.cli.system import System
+from streamlease.write import Always, Item, Put, Table, Value
+from streamlease_cli.discarding import Kept, discard
+from tests.cli.system import TIMING, System
 
 
 def test_a_stopped_connection_that_nobody_holds_is_deleted() -> None:
@@ -86,6 +92,10 @@ def test_deleting_asks_and_names_what_it_is_about() -> None:
     declined = system.run("rm", "-l", "env=dev", typed="n\n")
     assert declined.exit_code == 1
     assert "Delete 2 connections of the test system, with their positions: a, b?" in declined.stderr
+    assert declined.stderr.endswith("Error: nothing was done, since the answer was no\n")
+    assert "Usage" not in declined.stderr
+    unanswered = system.run("rm", "-l", "env=dev", typed="")
+    assert (unanswered.exit_code, unanswered.stderr.splitlines()[-1]) == (1, declined.stderr.splitlines()[-1])
     assert system.has("a")
     assert system.run("rm", "-l", "env=dev", typed="y\n").exit_code == 0
     assert not system.has("a")
@@ -94,5 +104,85 @@ def test_deleting_asks_and_names_what_it_is_about() -> None:
 def test_nothing_is_deleted_where_nobody_can_be_asked() -> None:
     system = System()
     system.add("a", state=DesiredState.STOPPED)
-    assert system.run("rm", "a").exit_code == 2
+    refused = system.run("rm", "a")
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "Error: Delete 1 connection of the test system, with their positions: a? Nobody can be asked here: say --yes to"
+        " go ahead\n"
+    )
     assert system.has("a")
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------------------
+
+BROKEN = {"connection_id": "broken", "desired_state": "STARTED"}
+
+
+def discarded(system: System) -> dict[str, Any]:
+    [line] = system.json("rm", "--malformed", "broken", "--yes")
+    return line
+
+
+def test_an_item_that_cannot_be_read_is_deleted_by_its_id() -> None:
+    system = System()
+    system.put(BROKEN)
+    assert discarded(system)["outcome"] == "deleted"
+    assert not system.has("broken")
+    assert discarded(system)["outcome"] == "already_gone"
+
+
+def test_what_can_be_read_is_not_deleted_as_malformed() -> None:
+    system = System()
+    system.add("broken")
+    assert "it can be read" in discarded(system)["detail"]
+    assert system.has("broken")
+
+
+@pytest.mark.parametrize("expires", [{}, {"lease_expires_at_ms": 5}, {"in_time": 1}])
+def test_what_a_living_worker_may_hold_is_left_alone_and_goes_once_it_is_dead(expires: dict[str, Value]) -> None:
+    system = System()
+    system.join("worker-a")
+    if "in_time" in expires:
+        expires = {"lease_expires_at_ms": system.clock.wall_ms + 5_000}
+    system.put({**BROKEN, "lease_owner": "worker-a", "lease_epoch": 7, **expires})
+    told = discarded(system)
+    assert told["outcome"] == "failed"
+    assert "worker 'worker-a' may hold it: drain that worker" in told["detail"]
+    assert system.has("broken")
+    system.store.perform(Put(Table.MEMBERS, {"worker_id": "worker-a", "state": "DEAD"}, Always()))
+    assert discarded(system)["outcome"] == "deleted"
+
+
+def test_a_lease_that_has_run_out_on_every_clock_holds_nothing() -> None:
+    system = System()
+    system.join("worker-a")
+    held: Item = {**BROKEN, "lease_owner": "worker-a", "lease_expires_at_ms": system.clock.wall_ms}
+    system.put(held)
+    system.clock.advance(TIMING.skew_ms)
+    assert discarded(system)["outcome"] == "failed"
+    system.clock.advance(1)
+    assert discarded(system)["outcome"] == "deleted"
+
+
+@pytest.mark.parametrize(
+    "change", [{"lease_owner": "worker-b"}, {"lease_epoch": 9}, {"desired_state": "STOPPED"}, {"spec_version": 2}]
+)
+def test_what_is_changed_between_the_look_and_the_delete_is_left_alone(change: dict[str, Value]) -> None:
+    system = System()
+    system.put({**BROKEN, "lease_epoch": 8})
+    flow = discard("broken", TIMING)
+    answer = system.store.perform(next(flow))
+    system.put({**BROKEN, "lease_epoch": 8, **change})
+    outcome = None
+    try:
+        while True:
+            answer = system.store.perform(flow.send(answer))
+    except StopIteration as ended:
+        outcome = ended.value
+    assert isinstance(outcome, Kept)
+    assert system.has("broken")
+
+
+def test_labels_and_stopping_say_nothing_of_what_cannot_be_read() -> None:
+    for arguments in (("--all",), ("-l", "a=b"), ("broken", "--stop")):
+        assert System().run("rm", "--malformed", "--yes", *arguments).exit_code == 2

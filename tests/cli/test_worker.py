@@ -37,7 +37,8 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Started:
 def test_a_container_s_environment_is_handed_over_as_it_is(started: Started) -> None:
     os.environ["STREAMLEASE_CONNECTIONS_TABLE"] = "connections"
     before = dict(os.environ)
-    assert System().run("worker").exit_code == 0
+    result = System().run("worker")
+    assert (result.exit_code, result.stderr) == (0, ""), "it joins what it was told to"
     assert started.arguments == [[]]
     assert started.environment == before
 
@@ -62,7 +63,9 @@ def test_beside_the_local_system_it_works_with_that_and_no_account(started: Star
     fields = {"endpoint_url": "http://127.0.0.1:4566", "region": "eu-west-1", "stack": "local", "outputs": outputs}
     file.write_text(json.dumps(fields))
     os.environ["STREAMLEASE_SINK"] = "stdout"
-    assert System().run("worker").exit_code == 0
+    result = System().run("worker")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith(f"this worker joins the local system that runs in {tmp_path}: --stack NAME, or")
     found = started.environment
     assert (found["STREAMLEASE_CONNECTIONS_TABLE"], found["STREAMLEASE_LEASE_MS"]) == ("c", "9000")
     assert (found["AWS_ENDPOINT_URL"], found["AWS_REGION"]) == ("http://127.0.0.1:4566", "eu-west-1")

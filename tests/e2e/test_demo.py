@@ -42,7 +42,7 @@ def test_it_loses_a_worker_and_drains_another_and_no_record_is_missing(tmp_path:
     assert (records["missing"], records["unexplained"], records["gap_records"], report["overlaps"]) == (0, 0, 0, 0)
     assert report["moves"]["max_per_connection"] >= 2
     assert process.returncode == (1 if report["unmet"] else 0)
-    assert said.count("notes-") == CONNECTIONS
+    assert "notes-" not in said
     assert "0 missing" in said
     assert "worker-1 was killed (SIGKILL)" in progress
 

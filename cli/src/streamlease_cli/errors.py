@@ -55,11 +55,14 @@ def reported(error: Exception, *, unreachable_hint: str = "") -> click.ClickExce
 def stored_wrong(problem: Exception | None) -> str:
     """What stood in the way of one connection, as a sentence; of an item that cannot be read, also what to do."""
     if isinstance(problem, Malformed):
-        return f"{problem}: no release of this project wrote it so; mend that item in its table, or delete it there"
+        return (
+            f"{problem}: no release of this project wrote it so; mend that item in its table, or delete it with"
+            " `streamlease rm --malformed ID`"
+        )
     return str(problem)
 
 
-def sentence(error: Exception) -> str:
+def sentence(error: Exception | str) -> str:
     """The text of an error on one line."""
     return " ".join(str(error).split())
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import click
 
 from streamlease.errors import Malformed
+from streamlease_cli.errors import BadInput, Failed
 
 _STYLES: Mapping[str, str] = {
     "STREAMING": "green",
@@ -81,12 +82,18 @@ def _width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
 
 def confirm(question: str, *, yes: bool, stdin_is_terminal: Callable[[], bool]) -> None:
-    """Ask before something that cannot be taken back. Raises Abort for a no, UsageError where nobody can be asked."""
+    """Ask before something that cannot be taken back. Raises Failed for a no, BadInput where nobody can be asked."""
     if yes:
         return
     if not stdin_is_terminal():
-        raise click.UsageError(f"{question} Nobody can be asked here: say --yes to go ahead.")
-    click.confirm(question, abort=True, err=True)
+        raise BadInput(f"{question} Nobody can be asked here: say --yes to go ahead")
+    try:
+        is_wanted = click.confirm(question, err=True)
+    except click.Abort:  # the end of the input, or Ctrl-C
+        note("")
+        is_wanted = False
+    if not is_wanted:
+        raise Failed("nothing was done, since the answer was no")
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

@@ -34,7 +34,7 @@ RECORDS = (
 
 def test_a_report_shows_each_connection_and_then_the_totals(capsys: pytest.CaptureFixture[str]) -> None:
     names = {"id-1": "worker-1", "id-2": "worker-2", "id-3": "worker-3"}
-    print_report(REPORT, LIMITS, intervals(LeaseMode.CONNECTION, None, None), names)
+    print_report(REPORT, LIMITS, intervals(LeaseMode.CONNECTION, None, None), names, rows=True)
     head, first, second, empty, *totals = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["CONNECTION", "OWNERS", "EPOCHS"]
     assert [cell.strip() for cell in first.split("  ") if cell.strip()] == [
@@ -67,3 +67,10 @@ def test_a_report_shows_each_connection_and_then_the_totals(capsys: pytest.Captu
         f"  records  {RECORDS}",
         "  moves    2 at most for a connection",
     ]
+
+
+def test_the_totals_are_what_a_person_reads_unless_rows_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(REPORT, LIMITS, intervals(LeaseMode.CONNECTION, None, None), {}, rows=False)
+    said = capsys.readouterr().out
+    assert "notes-1" not in said
+    assert " over 3 workers (connection mode" in said.splitlines()[0]

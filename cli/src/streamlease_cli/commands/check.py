@@ -8,8 +8,8 @@ import click
 from streamlease.feed import secrets
 from streamlease.spec import ConnectionSpec, compile_spec, explain
 from streamlease_cli import dialling
-from streamlease_cli.documents import read_specs, wanted
-from streamlease_cli.errors import BAD_INPUT, FAILED, BadInput
+from streamlease_cli.documents import Loaded, read_specs, wanted
+from streamlease_cli.errors import BAD_INPUT, FAILED, BadInput, sentence
 from streamlease_cli.invocation import Invocation, pass_invocation, printing_options
 from streamlease_cli.output import clean, count, note, print_json
 from streamlease_cli.redaction import without_credentials
@@ -61,17 +61,17 @@ def check(
       streamlease check feeds/ --secrets error --quiet
       streamlease check feeds.yaml --dial
     """
-    loaded = read_specs(paths, recursive=recursive)
+    loaded = _read(paths, recursive=recursive, as_json=invocation.as_json)
     problems, warnings = list(loaded.problems), []
     for spec, where in loaded.specs:
-        missing = [f"{where}: connection {spec.id!r}: {sentence}" for sentence in _missing(spec, os.environ)]
+        missing = [f"{where}: connection {spec.id!r}: {said}" for said in _missing(spec, os.environ)]
         if on_missing == "error":
             problems += missing
         elif on_missing == "warn":
             warnings += missing
     trials = _tried(loaded.specs, wait_s) if dial and not problems else []
     for (spec, where), trial in zip(loaded.specs, trials, strict=False):
-        warnings += [f"{where}: connection {spec.id!r}: {sentence}" for sentence in dialling.warnings(trial)]
+        warnings += [f"{where}: connection {spec.id!r}: {said}" for said in dialling.warnings(trial)]
     failed = sum(not trial.streaming for trial in trials)
     if invocation.as_json:
         document: dict[str, object] = {
@@ -100,6 +100,16 @@ def check(
         raise click.exceptions.Exit(FAILED)
     if not invocation.as_json:
         note(f"{count(len(loaded.specs), 'connection')}, {'all ready' if dial else 'nothing wrong'}")
+
+
+def _read(paths: Sequence[str], *, recursive: bool, as_json: bool) -> Loaded:
+    """Raises BadInput where a file cannot be opened: to a program that is a problem like any other."""
+    try:
+        return read_specs(paths, recursive=recursive)
+    except BadInput as error:
+        if not as_json:
+            raise
+        return Loaded((), (sentence(error),))
 
 
 def _tried(specs: Sequence[tuple[ConnectionSpec, str]], wait_s: float) -> list[Trial]:

@@ -16,7 +16,7 @@ from streamlease.model import Connection, Member
 from streamlease.write import Read, Table
 from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
-from streamlease_cli.output import age, clean, note, print_json
+from streamlease_cli.output import age, clean, note, note_malformed, print_json
 from streamlease_cli.presentation import described
 
 _DATES = ("created_at_ms", "updated_at_ms", "not_before_ms", "lease_expires_at_ms", "since_ms", "started_at_ms")
@@ -44,14 +44,18 @@ def describe(invocation: Invocation, ids: tuple[str, ...]) -> None:
         try:
             found = session.run(_find(connection_id))
         except Malformed as problem:
-            note(clean(stored_wrong(problem)))
+            _miss(connection_id, stored_wrong(problem), as_json=invocation.as_json)
             failed = True
             continue
         if found is None:
-            note(clean(f"{connection_id}: there is no connection of that id in {session.place}: see `streamlease ls`"))
+            absent = f"{connection_id}: there is no connection of that id in {session.place}: see `streamlease ls`"
+            _miss(connection_id, absent, as_json=invocation.as_json)
             failed = True
             continue
         connection, owner = found
+        if isinstance(owner, Malformed):
+            note_malformed(owner)
+            owner = None
         fields = described(connection, owner, now_ms=session.now_ms(), timing=session.settings.timing)
         if invocation.as_json:
             print_json(fields)
@@ -64,7 +68,16 @@ def describe(invocation: Invocation, ids: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(FAILED)
 
 
-def _find(connection_id: str) -> Flow[tuple[Connection, Member | None] | None]:
+def _miss(connection_id: str, why: str, *, as_json: bool) -> None:
+    """To a program one line for each, as for what is found."""
+    if as_json:
+        print_json({"connection_id": connection_id, "error": why})
+    note(clean(why))
+
+
+def _find(connection_id: str) -> Flow[tuple[Connection, Member | Malformed | None] | None]:
+    """With its owner, or what is wrong with the owner's item: that is no reason to hide the connection. Raises Fault,
+    Malformed."""
     connection = yield from control.find(connection_id)
     if connection is None:
         return None
@@ -75,7 +88,10 @@ def _find(connection_id: str) -> Flow[tuple[Connection, Member | None] | None]:
     if saved is not None:
         connection = replace(connection, position=saved.position, checkpoint_no=saved.checkpoint_no)
     item = yield from read(Read(Table.MEMBERS, {"worker_id": owner}))
-    return connection, None if item is None else items.member(item)
+    try:
+        return connection, None if item is None else items.member(item)
+    except Malformed as problem:
+        return connection, problem
 
 
 def _text(fields: Mapping[str, object], now_ms: int) -> str:

@@ -11,7 +11,7 @@ from streamlease.model import Member, MemberState
 from streamlease_cli import procedures
 from streamlease_cli.errors import BadInput, Failed, sentence
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options, yes_option
-from streamlease_cli.output import clean, confirm, count, note, print_json, some
+from streamlease_cli.output import clean, confirm, count, note, note_malformed, print_json, some
 from streamlease_cli.session import Session
 
 RUNNING = (MemberState.LIVE, MemberState.DRAINING)
@@ -57,7 +57,10 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
       streamlease drain 4f2a9c 77b01d --yes --json
     """
     session = invocation.session()
-    members = session.run(procedures.fleet()).members
+    found = session.run(procedures.fleet())
+    members = found.members
+    for problem in found.malformed:
+        note_malformed(problem)
     chosen = _choose(names, members, session)
     going = {member.worker_id for member in chosen}
     staying = [m for m in members if m.state is MemberState.LIVE and m.worker_id not in going]

@@ -66,7 +66,7 @@ def ls(
     """
     session = invocation.session()
     timing = session.settings.timing
-    absent: list[str] = []
+    absent: dict[str, str] = {}
     found = _read(invocation, session, selection, absent)
     now_ms = session.now_ms()
     wanted = {state.upper() for state in states}
@@ -97,12 +97,16 @@ def ls(
             else f"there is no connection in {session.place}: add one with `streamlease add` or `streamlease apply`"
         )
     if absent:
-        for sentence in sorted(absent):
-            note(clean(sentence))
+        for connection_id, why in sorted(absent.items()):
+            if invocation.as_json:
+                print_json({"connection_id": connection_id, "error": why})
+            note(clean(why))
         raise click.exceptions.Exit(FAILED)
 
 
-def _read(invocation: Invocation, session: Session, selection: Selection, absent: list[str]) -> Iterable[Connection]:
+def _read(
+    invocation: Invocation, session: Session, selection: Selection, absent: dict[str, str]
+) -> Iterable[Connection]:
     chosen = choose(session, selection, note_malformed)
     found = [one.seen for one in chosen if one.seen is not None]
     unread = [one for one in chosen if one.seen is None]
@@ -111,12 +115,13 @@ def _read(invocation: Invocation, session: Session, selection: Selection, absent
         return session.run(control.find(one.connection_id))
 
     for tried in bulk.each(unread, read, parallel=_READS_AT_ONCE, sleep=invocation.sleep):
+        connection_id = tried.subject.connection_id
         if isinstance(tried.problem, Malformed):
-            absent.append(stored_wrong(tried.problem))
+            absent[connection_id] = stored_wrong(tried.problem)
         elif tried.problem is not None:
             raise tried.problem
         elif tried.result is None:
-            absent.append(f"{tried.subject.connection_id}: there is no connection of that id")
+            absent[connection_id] = f"{connection_id}: there is no connection of that id"
         else:
             found.append(tried.result)
     return found

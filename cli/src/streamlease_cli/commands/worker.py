@@ -6,6 +6,7 @@ import click
 
 from streamlease_cli.configuration import Deployment
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
+from streamlease_cli.output import note
 from streamlease_cli.session import find_deployment
 
 
@@ -29,7 +30,13 @@ def worker(invocation: Invocation, *, health: bool) -> None:
         from streamlease_worker.health import main as ask
 
         raise click.exceptions.Exit(ask())
-    os.environ.update(_environment(find_deployment(invocation.target)))
+    deployment = find_deployment(invocation.target)
+    if deployment.local is not None:
+        note(
+            f"this worker joins the local system that runs in {deployment.local.file.parents[2]}: --stack NAME, or"
+            " STREAMLEASE_* variables, for another"
+        )
+    os.environ.update(_environment(deployment))
     from streamlease_worker.main import main
 
     raise click.exceptions.Exit(main([]))

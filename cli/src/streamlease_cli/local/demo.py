@@ -90,6 +90,7 @@ class Wanted:
     metavar="FILE",
     help="Write the report here, as JSON.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Also print a row for each connection.")
 @local_options
 @printing_options
 @pass_invocation
@@ -102,9 +103,11 @@ def demo(
     connections: int,
     rate: float,
     report_file: Path | None,
+    *,
+    verbose: bool,
 ) -> None:
-    """Run the whole system on real input, kill a worker, drain another and start a new one; then report per connection
-    and in total who owned what, how long the gaps were, and whether anything was lost.
+    """Run the whole system on real input, kill a worker, drain another and start a new one; then report how many moved,
+    how long the gaps were, and whether anything was lost: in total, and per connection in FILE or with --verbose.
 
     Exit code 1 where the report falls short of what is promised.
 
@@ -128,7 +131,7 @@ def demo(
     if invocation.as_json:
         print_json(document)
     else:
-        print_report(result, wanted.limits, leases, names)
+        print_report(result, wanted.limits, leases, names, rows=verbose)
     if report_file is not None:
         note(f"the report is in {report_file}")
     for sentence in shortcomings:

@@ -1,4 +1,4 @@
-"""A report for people: a row a connection, then the totals."""
+"""A report for people: the totals, and before them a row a connection where asked for."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +11,11 @@ from streamlease_cli.output import count, print_table
 _COLUMNS = ("CONNECTION", "OWNERS", "EPOCHS", "MOVES", "KILL GAP", "DRAIN GAP", "RECORDS", "MISSING", "DUPLICATES")
 
 
-def print_report(result: Report, limits: Limits, leases: Leases, names: Mapping[str, str]) -> None:
+def print_report(result: Report, limits: Limits, leases: Leases, names: Mapping[str, str], *, rows: bool) -> None:
     """On standard output. `names`: of workers, by their ids."""
-    print_table(_COLUMNS, [_cells(row, names) for row in result.rows])
-    click.echo()
+    if rows:
+        print_table(_COLUMNS, [_cells(row, names) for row in result.rows])
+        click.echo()
     click.echo(f"{count(result.connections, 'connection')} over {count(result.workers, 'worker')} ({leases})")
     for line in (
         _moved("kill", result.kill, f"limit {limits.kill_gap_s:g} s"),
