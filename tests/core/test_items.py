@@ -188,3 +188,14 @@ def test_a_seek_comes_back_as_it_was_asked(to: Any, sequence: Any, before: Any) 
 )
 def test_a_seek_that_this_release_cannot_follow_is_none(seek: Any) -> None:
     assert items.connection(an_item(seek=seek)).seek is None
+
+
+@pytest.mark.parametrize(
+    ("made_by", "since", "counts"), [(1, 2, False), (2, 2, True), (3, 2, True), (None, 2, True), (1, None, True)]
+)
+def test_a_position_counts_unless_it_is_of_before_somebodys_word_to_forget_it(
+    made_by: int | None, since: int | None, counts: bool
+) -> None:
+    written = items.position_attributes(Position(7), made_by)
+    found = items.connection(an_item(**written, positions_since_version=since, spec_version=3))
+    assert found.position == (Position(7) if counts else None)

@@ -155,6 +155,12 @@ class DeliveryChecker:
 
 
 def _sequence(item: Item) -> int | None:
+    """None also of a position from before somebody asked for a start from nowhere: nobody goes on from that."""
     position = item.get("position")
-    found = position.get("sequence") if isinstance(position, dict) else None
+    if not isinstance(position, dict):
+        return None
+    made_by, since = position.get("spec_version"), item.get("positions_since_version")
+    if isinstance(made_by, int) and isinstance(since, int) and made_by < since:
+        return None
+    found = position.get("sequence")
     return int(found) if isinstance(found, int | float) else None

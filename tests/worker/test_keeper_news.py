@@ -3,7 +3,7 @@
 import pytest
 
 from streamlease.lease import WORD, Checkpoint, checkpoint
-from streamlease.model import DesiredState, LeaseMode, Status, StatusState
+from streamlease.model import DesiredState, LeaseMode, Seek, Status, StatusState
 from streamlease.write import Always, Delete, Refused, Table, Update
 from streamlease_worker.keeper_events import (
     Changed,
@@ -174,6 +174,24 @@ def test_a_position_taken_away_by_an_operator_is_not_written_back() -> None:
     bench.do(PositionAdvanced("a", claimed.lease.epoch, 2, at(1)))
     bench.live(2_000)
     assert bench.item()["last_sequence"] == "1"
+
+
+@pytest.mark.parametrize("mode", LeaseMode)
+def test_a_release_by_an_owner_who_has_not_heard_of_a_seek_does_not_undo_it(mode: LeaseMode) -> None:
+    bench = Bench(mode)
+    claimed = bench.hold()
+    bench.report(claimed)
+    bench.do(PositionAdvanced("a", claimed.lease.epoch, 1, at(5)))
+    bench.live(3_000)
+    bench.change(seek=Seek("position", 2))
+    for command in bench.do(ReleaseRequested("a", claimed.lease.epoch)):
+        bench.answer(command)
+    assert "lease_owner" not in bench.item()
+    assert bench.item()["last_sequence"] == "5", "what it had is written, and said of which version it is"
+    found = bench.seen()
+    assert found.position is None
+    assert found.seek is not None
+    assert (found.seek.to, found.seek.sequence) == ("position", 2)
 
 
 def test_a_version_that_the_audit_saw_is_acted_upon_like_a_renewals() -> None:

@@ -134,12 +134,16 @@ class Held:
         if not self._proven:
             return Saving(self.lease, Checkpoint(WORD, None, self.status)), self._revision
         self.number += 1
-        return Saving(self.lease, Checkpoint(self.number, self.position, self.status)), self._revision
+        return Saving(self.lease, self._checkpoint(self.status)), self._revision
 
     def parting(self) -> Saving:
         """The release's own checkpoint: newest position; its status says that it was released, if nothing else."""
         self.number += 1
-        return Saving(self.lease, Checkpoint(self.number, self.position, self.parting_status))
+        return Saving(self.lease, self._checkpoint(self.parting_status))
+
+    def _checkpoint(self, status: Status | None) -> Checkpoint:
+        version = None if self.position is None else self.position_version
+        return Checkpoint(self.number, self.position, status, version)
 
     def entry(self) -> Saved:
         """Worker mode: how it would stand in a page, by the number used last."""

@@ -120,13 +120,15 @@ def shares_attribute(shares: Shares) -> Item:
     return {one.name: getattr(shares, one.name) for one in dataclasses.fields(shares)}
 
 
-def position_attributes(position: Position) -> Item:
-    """What a checkpoint sets of a position: the map, and its readable part beside it."""
+def position_attributes(position: Position, spec_version: int | None = None) -> Item:
+    """What a checkpoint sets of a position: the map, with the version of the spec that it was made by, and its readable
+    part beside it."""
     fields: Mapping[str, Value] = {
         "sequence": position.sequence,
         "instance": position.instance,
         "resume_url": position.resume_url,
         "token": position.token,
+        "spec_version": spec_version,
     }
     if position.sequence is not None and not _is_storable(position.sequence):
         fields = {**fields, "sequence": repr(position.sequence), "sequence_is_number": True}
@@ -175,6 +177,8 @@ def _position(item: Item, where: str) -> Position | None:
     if item.get("position") is None:
         return None
     fields = _mapping(item, "position", where)
+    if _is_forgotten(fields, item):
+        return None
     sequence = fields.get("sequence")
     if isinstance(sequence, bool) or not isinstance(sequence, int | float | str | None):
         raise Malformed(where, f"position.sequence must be a number or a string, not {_kind(sequence)}")
@@ -186,6 +190,13 @@ def _position(item: Item, where: str) -> Position | None:
         resume_url=_optional_text(fields, "resume_url", f"{where} position"),
         token=_optional_text(fields, "token", f"{where} position"),
     )
+
+
+def _is_forgotten(position: Mapping[str, Value], item: Item) -> bool:
+    """Whether a checkpoint or release of an owner who had not heard of it crossed somebody's word to forget positions,
+    or to go on elsewhere. (Positions of an earlier release do not say what they were made by.)"""
+    made_by, since = position.get("spec_version"), item.get("positions_since_version")
+    return isinstance(made_by, int) and isinstance(since, int) and made_by < since
 
 
 def _status(item: Item, where: str) -> Status | None:

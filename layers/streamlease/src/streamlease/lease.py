@@ -164,6 +164,8 @@ class Checkpoint:
     number: int
     position: Position | None = None
     status: Status | None = None
+    position_version: int | None = None
+    """Of the spec that the position was made by. Nobody goes on from it where a later one asked to forget what was."""
 
 
 # --- conditions with a name ------------------------------------------------------------------------------------------
@@ -501,7 +503,7 @@ def checkpoint_attributes(checkpoint: Checkpoint) -> Item:
         return {} if checkpoint.status is None else items.status_attributes(checkpoint.status)
     attributes: dict[str, Value] = {"checkpoint_no": checkpoint.number, "crashes": 0}
     if checkpoint.position is not None:
-        attributes.update(items.position_attributes(checkpoint.position))
+        attributes.update(items.position_attributes(checkpoint.position, checkpoint.position_version))
     if checkpoint.status is not None:
         attributes.update(items.status_attributes(checkpoint.status))
     return attributes
@@ -574,7 +576,7 @@ def release(lease: Lease, *, checkpoint: Checkpoint, now_ms: int) -> Update:
     until: dict[str, Value] = {"lease_expires_at_ms": 0}
     if status.until_ms is not None:
         until = {"lease_expires_at_ms": status.until_ms, "not_before_ms": status.until_ms}
-    attributes = checkpoint_attributes(Checkpoint(checkpoint.number, checkpoint.position, status))
+    attributes = checkpoint_attributes(replace(checkpoint, status=status))
     return Update(
         Table.CONNECTIONS,
         _key(lease.connection_id),
@@ -623,7 +625,8 @@ def orphan_unread(connection_id: str, *, dead_worker_id: str, now_ms: int, saved
             Equals("spec_version", saved.spec_version),
             Less("checkpoint_no", saved.checkpoint_no),
         )
-        attributes |= {"checkpoint_no": saved.checkpoint_no, **items.position_attributes(saved.position)}
+        position = items.position_attributes(saved.position, saved.spec_version)
+        attributes |= {"checkpoint_no": saved.checkpoint_no, **position}
     return Update(
         Table.CONNECTIONS,
         _key(connection_id),
@@ -655,7 +658,7 @@ def orphan(seen: Connection, *, dead_worker_id: str, now_ms: int, saved: Saved |
     if saved is not None and newer:
         attributes["checkpoint_no"] = saved.checkpoint_no
         if saved.spec_version >= seen.positions_since_version:
-            attributes.update(items.position_attributes(saved.position))
+            attributes.update(items.position_attributes(saved.position, saved.spec_version))
             terms.append(Equals("spec_version", seen.spec_version))
     return Update(
         Table.CONNECTIONS,
