@@ -231,7 +231,11 @@ async def test_a_refused_handshake_keeps_its_status_and_its_wish() -> None:
 
 @pytest.mark.parametrize(
     ("value", "wait_s"),
-    [("Wed, 21 Oct 2026 07:28:30 GMT", 30.0), ("Wed, 21 Oct 2026 07:27:00 GMT", 0.0), ("soon", None), ("-3", None)],
+    [("Wed, 21 Oct 2026 07:28:30 GMT", 30.0), ("Wed, 21 Oct 2026 07:27:00 GMT", 0.0), ("soon", None), ("-3", None)]
+    + [
+        (date, None)
+        for date in ("Wed, 9999999999999 Oct 2026 07:28:30 GMT", "Wed, 21 Oct 2026 07:28:30 +99999999999999")
+    ],
 )
 def test_a_retry_after_may_be_a_date_or_nothing_to_go_by(value: str, wait_s: float | None) -> None:
     async def main() -> None:

@@ -141,7 +141,7 @@ def retry_after_s(value: str, date: str) -> float | None:
         until = email.utils.parsedate_to_datetime(value)
         since = email.utils.parsedate_to_datetime(date)
         return max(0.0, (until - since).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):  # the last for a day or a year of twenty digits
         return None
 
 

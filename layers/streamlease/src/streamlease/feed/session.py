@@ -8,6 +8,7 @@ The machine owns sessions: one, or two while a rotation lasts.
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
+from urllib.parse import urlsplit
 
 from streamlease.feed.adapted import Adapted
 from streamlease.feed.decoding import Undecodable, json_value
@@ -350,6 +351,16 @@ class Session:
 def unusable(url: str, feed: Feed) -> str | None:
     """What is wrong with a URL that the upstream names, if anything."""
     schemes = ("wss://",) if feed.url.startswith("wss://") else ("ws://", "wss://")
-    if not url.startswith(schemes) or len(url) > 4_096 or not url.isprintable() or " " in url:
+    is_plain = len(url) <= 4_096 and url.isprintable() and " " not in url
+    if not url.startswith(schemes) or not is_plain or not _has_host(url):
         return f"the upstream named a URL to dial that does not begin with {' or '.join(schemes)}, or is no URL"
     return None
+
+
+def _has_host(url: str) -> bool:
+    """Whether it can be taken apart at all, as `wss://[` cannot, nor `wss://host:99999`."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
