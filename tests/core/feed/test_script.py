@@ -158,6 +158,10 @@ def test_what_is_wrong_with_the_call_is_a_dial_that_failed() -> None:
         (answer(ok=True), "without a URL to dial"),
         (answer(ok=True, url="ws://slack.test"), "does not begin with wss://"),
         (answer(ok=True, url="wss://a b"), "is no URL"),
+        (answer(ok=True, url="wss://[/"), "is no URL"),
+        (answer(ok=True, url="wss://[::1/"), "is no URL"),
+        (answer(ok=True, url="wss://a:99999/"), "is no URL"),
+        (answer(ok=True, url="wss:///ws"), "is no URL"),
     ):
         driver = Driver(feed_of(**SLACK))
         driver.on(event)
@@ -356,3 +360,30 @@ def test_w29_a_session_whose_resumption_is_always_dropped_is_given_up_for_a_fres
     ready(driver, "s2")
     assert len(driver.gaps) == 1
     assert "3 times in a row" in driver.gaps[0].reason
+
+
+def test_w29_a_url_to_resume_at_whose_host_is_gone_is_left_for_the_specs_own_each_fifth_time() -> None:
+    driver = gateway(Position(90, "gateway.test", "wss://resume.test", "s1"))
+    driver.drop("no sign of life", code=None)
+    for _ in range(3):
+        driver.wake()
+        assert driver.last(Dial).url == "wss://resume.test?v=10"
+        driver.drop("nothing accepts connections at resume.test", code=None)
+    assert driver.all(Fetch) == []
+    driver.wake()
+    driver.on(Fetched(5, 200, '{"url": "wss://first.test"}'))
+    assert driver.last(Dial).url == "wss://first.test?v=10"
+    driver.on(Opened())
+    driver.message({"op": 10, "d": {"heartbeat_interval": 40_000}})
+    assert driver.sent[-1] == {"op": 6, "d": {"session_id": "s1", "seq": 90}}
+    driver.message({"op": 0, "t": "RESUMED", "s": 91})
+    assert driver.gaps == []
+    driver.drop()
+    driver.wake()
+    assert driver.last(Dial).url == "wss://resume.test?v=10"
+
+
+def test_a_url_to_resume_at_that_is_none_and_was_kept_all_the_same_is_not_dialled() -> None:
+    driver = Driver(feed_of(**GATEWAY), Position(90, "gateway.test", "wss://[", "s1"))
+    assert driver.all(Dial) == []
+    assert len(driver.all(Fetch)) == 1

@@ -16,6 +16,8 @@ class End:
     reason: str
     after_s: float | None = None
     url: str | None = None
+    ruled: bool = False
+    """Whether a rule decided it."""
 
 
 class Endings:
@@ -49,7 +51,7 @@ class Endings:
             self._refreshed = True
         elif action == "fatal":
             why = f"{why}; {self._names(closed, ruling)} is final for this feed"
-        return End(action, why, after_s, url)
+        return End(action, why, after_s, url, ruled=ruling is not None)
 
     def _by_itself(self, closed: Closed) -> Action:
         """Without a rule that says otherwise."""

@@ -443,6 +443,7 @@ class Machine:
         if not ours and event.code in _COUNTED_CODES:
             commands.append(Count(_COUNTED_CODES[event.code]))
         end = self._endings.of(event, session.why or event.error, ruling=session.ruling, ours=ours)
+        self._sockets.ended(session, ruled=end.ruled)
         why = end.reason[:LONGEST_REASON]
         match end.action:
             case "fatal" | "quarantine":

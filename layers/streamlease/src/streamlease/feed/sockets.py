@@ -8,6 +8,10 @@ from streamlease.feed.session import Session, unusable
 from streamlease.feed.template import RECEIVED, SEQUENCE, Templates
 from streamlease.write import Value
 
+OWN_URL_EACH = 5
+"""Of the dials in a row that came to nothing, and that no rule decided about, each fifth goes to the spec's own URL,
+whatever URL the upstream named to resume at: its host may be gone for good."""
+
 
 class Sockets:
     """Of one connection. Dials are numbered from 1."""
@@ -24,6 +28,8 @@ class Sockets:
         self._intake = intake
         self._templates = Templates(feed)
         self._dials = 0
+        self._in_vain = 0
+        """How many dials in a row have come to nothing."""
         self._url: str | None = None
 
     def __iter__(self) -> Iterator[Session]:
@@ -55,13 +61,25 @@ class Sockets:
         if url is not None and unusable(url, self._feed) is None:
             self._url = url
 
+    def ended(self, session: Session, *, ruled: bool) -> None:
+        """The main one is gone, or was never opened. `ruled`: a rule says what is to be done about that."""
+        if session.streaming_since_s is not None:
+            self._in_vain = 0
+        elif not ruled:
+            self._in_vain += 1
+
     def begun(self) -> Session:
         """One more, with all that is known for it."""
         self._dials += 1
         token, resume_url = self._intake.session
+        if resume_url is not None and not self._may_resume_at(resume_url):
+            resume_url = None
         variables: dict[str, Value] = {SEQUENCE: self._intake.cursor(), RECEIVED: self._intake.received}
         kept = ((self._feed.resume.token, token), (self._feed.resume.url, resume_url))
         variables.update({name: value for name, value in kept if name is not None and value is not None})
         url, self._url = self._url or resume_url, None
         fresh, self.fresh_secrets = self.fresh_secrets, False
         return Session(self._feed, self._templates, self._dials, variables, url=url, fresh=fresh)
+
+    def _may_resume_at(self, url: str) -> bool:
+        return self._in_vain % OWN_URL_EACH != OWN_URL_EACH - 1 and unusable(url, self._feed) is None
