@@ -105,6 +105,20 @@ def test_people_may_ask_a_worker_to_drain(document: Document) -> None:
     assert writes_to(document, "OperatorPolicy", "MembersTable") == {"dynamodb:UpdateItem"}
 
 
+def test_people_may_do_all_that_the_check_of_a_deployed_stack_does(document: Document) -> None:
+    """`make aws-smoke`, with this policy alone: its calls of cloudformation, dynamodb, sqs, lambda and cloudwatch."""
+    allowed = {action for action, _ in grants_of(document, "OperatorPolicy")}
+    tables = {
+        "dynamodb:DescribeTable",
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:UpdateItem",
+        "dynamodb:DeleteItem",
+    }
+    others = {"cloudformation:DescribeStacks", "cloudformation:DescribeStackResources", "sqs:GetQueueAttributes"}
+    assert tables | others | {"lambda:InvokeFunction", "cloudwatch:DescribeAlarms"} <= allowed
+
+
 def test_only_people_create_and_delete_connections(document: Document) -> None:
     for principal in PRINCIPALS:
         creates = {"dynamodb:PutItem", "dynamodb:DeleteItem"} & writes_to(document, principal, "ConnectionsTable")
