@@ -124,7 +124,8 @@ def test_what_a_first_writer_leaves_out_has_a_value_that_says_nothing() -> None:
         ({"position": {"sequence": [1]}}, "position.sequence must be a number or a string, not list"),
         ({"position": {"token": 3}}, "token must be a string, not int"),
         ({"status": "STREAMING"}, "status must be a map, not str"),
-        ({"status": {"state": "FLYING"}}, "state is 'FLYING'; it must be one of CONNECTING"),
+        ({"status": {"state": 7}}, "state is 7; it must be one of CONNECTING"),
+        ({"status": {"since_ms": 7}}, "state is None; it must be one of CONNECTING"),
         ({"labels": "a=b"}, "labels must be a map, not str"),
     ],
 )
@@ -199,3 +200,8 @@ def test_a_position_counts_unless_it_is_of_before_somebodys_word_to_forget_it(
     written = items.position_attributes(Position(7), made_by)
     found = items.connection(an_item(**written, positions_since_version=since, spec_version=3))
     assert found.position == (Position(7) if counts else None)
+
+
+def test_a_status_that_only_a_later_release_knows_is_none() -> None:
+    """Two releases work in one fleet: one that could not read such an item would claim it, and run it nowhere."""
+    assert items.connection(an_item(status={"state": "FLYING", "since_ms": NOW_MS})).status is None
