@@ -456,7 +456,7 @@ def test_the_example_in_the_documentation_runs_as_it_stands() -> None:
     names["test_a_question_is_answered"]()
     spec = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0])
     options = spec["adapter"].pop("options")
-    assert options == {"password": "secretsmanager:feeds/lines"}
+    assert options == {"password": "secretsmanager:streamlease/lines"}
     feed = replace(
         compile_spec(ConnectionSpec.model_validate({**spec, "adapter": {"name": "lines"}})),
         adapter=Adapting("lines", {"password": "{env:P}"}, names["Lines"]),
