@@ -312,6 +312,12 @@ def test_l4_orphans_come_before_balance() -> None:
     assert too_many(shared(fleet([10, 10, 0]), unowned=2), "w0", weighs=10) > 0
 
 
+def test_an_unwell_worker_gives_up_no_more_than_the_well_have_room_for() -> None:
+    """The rest would lie there until somebody takes it beyond its share: the unwell one itself, most likely."""
+    members = [member("well", 18, capacity=20), member("unwell", 36, capacity=50, load={"pace": 0})]
+    assert too_many(shared(members), "unwell", weighs=36, own_pace=0) == 2
+
+
 def test_l4_workers_at_their_share_have_room_for_what_a_dead_one_leaves() -> None:
     dead = member("w3", 10, lease_expires_at_ms=NOW_MS - 2_000)
     survivors = fleet([10, 10, 10])

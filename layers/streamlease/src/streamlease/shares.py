@@ -85,7 +85,8 @@ def too_many(shares: Shares, worker_id: str, *, weighs: int, own_pace: int = WHO
     level = own - (rank(worker_id) < shares.one_more_below)
     most = level + (shares.one_more_below > 0 and own_pace != NO_PACE)
     if weighs > most + band or (shares.short and weighs > own + band):
-        return weighs - own
+        # An unwell worker has too much of everything: it gives up no more than others can take.
+        return min(weighs - own, shares.lacking)
     return 0
 
 
