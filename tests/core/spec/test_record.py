@@ -114,6 +114,30 @@ def test_what_does_not_fit_together_is_said_with_what_would(fields: dict[str, An
     assert any(sentence in line for line in said), said
 
 
+def test_an_id_of_several_paths_may_be_a_list_as_yaml_reads_it() -> None:
+    for given, means in ((["s", "data.id"], "[s, data.id]"), (["$.s", "$.id"], "$.[s, id]"), ("[s, id]", "[s, id]")):
+        record = spec(record={"each": "data", "id": given, "dedupe": {"key": given}}).record
+        assert record.id == means
+        assert record.dedupe is not None
+        assert record.dedupe.key == means
+    shape = compile_spec(spec(record={"id": ["s", "id"]})).record
+    assert shape.record_id is not None
+    assert shape.record_id({"s": "x", "id": 7}) == ["x", 7]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "record.id must be a JMESPath expression, or a list of them"),
+        (["s", 7], "record.id must be a JMESPath expression, or a list of them"),
+        (["$.s", "id"], "record.id has paths that begin with $ and others"),
+        (["s", "["], "record.id is not a JMESPath expression"),
+    ],
+)
+def test_a_list_that_is_no_id_is_said(given: object, sentence: str) -> None:
+    assert any(sentence in line for line in problems(record={"id": given}))
+
+
 def test_the_plan_says_in_words_what_becomes_of_messages() -> None:
     lines = explain(
         spec(

@@ -29,6 +29,20 @@ def _entry_path(value: object) -> str:
     return value
 
 
+def _key_path(value: object) -> str:
+    """Also a list of paths, as YAML reads `[symbol, trade_id]`."""
+    if not isinstance(value, list):
+        return _entry_path(value)
+    paths = [path for path in value if isinstance(path, str) and path]
+    if not paths or len(paths) < len(value):
+        raise Unfit("must be a JMESPath expression, or a list of them")
+    of_message = [is_of_message(path) for path in paths]
+    if any(of_message) and not all(of_message):
+        raise Unfit("has paths that begin with $ and others; of the record or of the whole message, but of one")
+    joined = f"[{', '.join(within(path) for path in paths)}]"
+    return _entry_path(f"$.{joined}" if all(of_message) else joined)
+
+
 def is_of_message(path: str) -> bool:
     return path.startswith("$")
 
@@ -53,6 +67,21 @@ type EntryPath = Annotated[
 ]
 
 
+type KeyPath = Annotated[
+    str,
+    PlainValidator(_key_path),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
+            ],
+            "description": "JMESPath, or a list of them; $ is the whole message",
+        }
+    ),
+]
+
+
 class Series(_Part):
     number: EntryPath | None = Field(None, description="The last number a record covers; without it, record.sequence")
     first: EntryPath | None = Field(None, description="The first number it covers, where it covers a range")
@@ -67,7 +96,7 @@ class Series(_Part):
 
 
 class Dedupe(_Part):
-    key: EntryPath | None = Field(None, description="What is the same in duplicates; without it, the record id")
+    key: KeyPath | None = Field(None, description="What is the same in duplicates; without it, the record id")
     within: Duration | None = Field(None, description="For so long after a record its duplicates are dropped")
     most: Count = Field(10_000, description="So many keys are remembered")
 
@@ -81,7 +110,7 @@ class Record(_Part):
     sequence_unit: Literal["s", "ms", "us", "ns"] | None = Field(
         None, description="The sequence is a Unix time in this unit; a wrong clock cannot take the position ahead"
     )
-    id: EntryPath | None = Field(None, description="What tells two records apart; a list of paths joins several")
+    id: KeyPath | None = Field(None, description="What tells two records apart; a list of paths joins several")
     event_at: EntryPath | None = Field(None, description="The upstream's own time of the event")
     event_at_unit: Literal["s", "ms", "us", "ns", "iso"] = "ms"
     unique: Flag = Field(default=False, description="A sequence names one record only, and may serve as its id")
