@@ -135,6 +135,14 @@ async def closes_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWri
     await writer.drain()
 
 
+async def asks_and_never_reads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await handshake(reader, writer)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above
+    while True:
+        writer.write(frame(b'{"seq": 1}') * 100)
+        await writer.drain()
+
+
 async def pings_and_never_reads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await handshake(reader, writer)
     writer.transport.pause_reading()  # type: ignore[attr-defined]  # as above

@@ -13,7 +13,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 
 from streamlease.feed.events import Closed, Dial
-from streamlease.feed.feed import Feed, Keepalive, RecordShape, Retry
+from streamlease.feed.feed import Feed, Keepalive, RecordShape, Retry, Rule
 from streamlease.model import StatusState
 from streamlease.write import Value
 from streamlease_worker import endings, transport
@@ -240,6 +240,41 @@ async def test_an_upstream_that_pings_and_reads_no_pong_is_dropped_with_bounded_
         await running.stop()
     assert most_resident_kib() - before_kib < 64 << 10
     assert transport.MOST_UNREAD_BYTES <= 1 << 20
+
+
+@on_loopback
+async def test_an_upstream_that_asks_for_answers_and_reads_none_is_dropped_with_bounded_memory() -> None:
+    before_kib = most_resident_kib()
+    async with hostile.upstream(hostile.asks_and_never_reads) as url:
+        running = Running(url)
+        answer = Rule(message=lambda _: True, capture={"id": sequence}, sends=("x" * 4_000 + "{id}",))
+        running.start(replace(running.feed, rules=(answer,), record=RecordShape(when=lambda _: False)))
+        await running.until(lambda: bool(running.reasons()))
+        assert running.reasons()[0] == "the socket was dropped: it reads nothing of what is sent to it"
+        assert running.counts["unread"] == 1
+        await running.stop()
+    assert most_resident_kib() - before_kib < 64 << 10
+
+
+@on_loopback
+async def test_a_burst_of_answers_to_an_upstream_that_reads_them_goes_out_in_order() -> None:
+    heard: list[str] = []
+
+    async def asks(connection: ServerConnection) -> None:
+        for number in range(2_000):
+            await connection.send(json.dumps({"seq": number}))
+        async for message in connection:
+            heard.append(str(message))
+            running.changed.set()
+
+    async with serving(asks, max_queue=None) as url:
+        running = Running(url)
+        answer = Rule(message=lambda _: True, capture={"id": sequence}, sends=("{id}",))
+        running.start(replace(running.feed, rules=(answer,), record=RecordShape(when=lambda _: False)))
+        await running.until(lambda: len(heard) == 2_000)
+        assert heard == [str(number) for number in range(2_000)]
+        assert running.reasons() == []
+        await running.stop()
 
 
 @on_loopback

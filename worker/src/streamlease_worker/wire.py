@@ -18,6 +18,12 @@ from streamlease_worker.turns import NextTurn
 
 MESSAGES_A_TURN = 64
 """A flood on one connection gives way to the others after this many messages."""
+MOST_UNSENT_BYTES = 16 << 20
+"""What may wait to be sent. Answers and acknowledgements are made of what is read: an upstream that asks for them and
+reads none would fill the memory."""
+MESSAGE_COST = 256
+"""What a message that waits takes beside its own bytes, roughly."""
+READS_NOTHING = "the socket was dropped: it reads nothing of what is sent to it"
 
 
 class Wire:
@@ -40,7 +46,9 @@ class Wire:
         "_socket",
         "_transport",
         "_turn",
+        "_unread",
         "_unsendable",
+        "_unsent_bytes",
         "_values",
         "_wall_ms",
         "_writing",
@@ -79,7 +87,10 @@ class Wire:
         self._unsendable: str | None = None
         self._closing = False
         self._resumed: asyncio.Future[None] | None = None
-        self._outgoing: list[Callable[[Socket], Awaitable[None]]] = []
+        self._outgoing: list[tuple[int, Callable[[Socket], Awaitable[None]]]] = []
+        self._unsent_bytes = 0
+        self._unread = False
+        """Whether too much waited to be sent."""
         self._writing: asyncio.Task[None] | None = None
         self._broken: BaseException | None = None
         self._opening: asyncio.Task[Socket] | None = None
@@ -130,7 +141,12 @@ class Wire:
                 text = filled.text
                 await socket.send(text.encode() if filled.binary and isinstance(text, str) else text)
 
-        self._write(send)
+        if self._unsent_bytes > MOST_UNSENT_BYTES and self._socket is not None:
+            self._unread = True
+            self._outgoing.clear()
+            self._socket.abort()
+        else:
+            self._write(send, len(command.text))
 
     def ping(self) -> None:
         self._write(lambda socket: socket.ping(lambda: self._happened(Ponged(self._number))))
@@ -177,7 +193,9 @@ class Wire:
                 try:
                     data = await socket.recv()
                 except SocketEnded as ended:
-                    self.counted = ended.counted
+                    self.counted = "unread" if self._unread else ended.counted
+                    if self._unread:
+                        return Closed(READS_NOTHING, code=1006)
                     return Closed(self._unsendable) if self._unsendable else ended.closed
             happened(Message(data, wall_ms(), number))
             if not room.is_set() and not self._closing:
@@ -199,16 +217,24 @@ class Wire:
             room.cancel()
             self._resumed = None
 
-    def _write(self, act: Callable[[Socket], Awaitable[None]]) -> None:
+    def _write(self, act: Callable[[Socket], Awaitable[None]], size: int = 0) -> None:
         """In order, one after the other; each may wait for an upstream that does not read."""
-        self._outgoing.append(act)
+        if self._unread:
+            return
+        self._outgoing.append((size + MESSAGE_COST, act))
+        self._unsent_bytes += size + MESSAGE_COST
         if self._writing is None and self._socket is not None:
             self._writing = asyncio.create_task(self._write_all(self._socket))
 
     async def _write_all(self, socket: Socket) -> None:
         try:
             while self._outgoing:
-                await self._outgoing.pop(0)(socket)
+                acts, self._outgoing = self._outgoing, []
+                for size, act in acts:
+                    if self._unread:
+                        break
+                    await act(socket)
+                    self._unsent_bytes -= size
         except Exception as error:  # noqa: BLE001  # raised by `run`, where a bug ends its own connection alone
             self._broken = error
             socket.abort()
