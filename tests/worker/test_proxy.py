@@ -165,6 +165,7 @@ def test_a_specs_proxy_is_judged_and_the_environments_is_not() -> None:
         (Proxying(answer=b"SSH-2.0\r\n\r\n"), "http", "did not answer in HTTP"),
         (Proxying(answer=b""), "http", "did not answer in HTTP"),
         (Proxying(answer=b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000), "http", "did not answer in HTTP"),
+        (Proxying(answer=b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000), "http", "answered with more than 65,536 bytes"),
     ],
 )
 def test_a_proxys_refusal_is_a_sentence_with_its_name_alone(through: Proxying, scheme: str, sentence: str) -> None:

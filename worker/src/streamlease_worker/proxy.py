@@ -23,6 +23,8 @@ from streamlease_worker.addresses import Resolver
 
 PORTS = {"http": 80, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
 MOST_ANSWER_BYTES = 16 << 10
+MOST_ANSWERS_BYTES = 64 << 10
+"""Of an answer and all interim ones before it, which may come without end, and without a pause to time out in."""
 
 type Reach = Callable[[], Awaitable[socket.socket]]
 """A socket to the proxy itself."""
@@ -193,10 +195,15 @@ async def _ask_for(authority: str, proxy: Proxy, sock: socket.socket) -> int:
     request = connection.send(h11.Request(method="CONNECT", target=authority, headers=headers))
     await loop.sock_sendall(sock, request or b"")
     connection.send(h11.EndOfMessage())
+    left_bytes = MOST_ANSWERS_BYTES
     try:
         while not isinstance(answer := connection.next_event(), h11.Response):
             if answer is h11.NEED_DATA:
-                connection.receive_data(await loop.sock_recv(sock, 4096))
+                data = await loop.sock_recv(sock, 4096)
+                left_bytes -= len(data)
+                if left_bytes < 0:
+                    raise ProxyFailed(f"{proxy.name} answered with more than {MOST_ANSWERS_BYTES:,} bytes")
+                connection.receive_data(data)
     except h11.RemoteProtocolError:
         raise ProxyFailed(f"{proxy.name} did not answer in HTTP") from None
     return answer.status_code
