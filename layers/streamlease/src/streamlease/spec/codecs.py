@@ -29,7 +29,8 @@ type Codec = Callable[[Wrapped, int], Any]
 _LARGEST_INTEGER: Final = 10**400
 """Beyond this JSON encoders refuse to write a number out, or take long over it."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_INFLATE_STEP: Final = 1 << 16
+_MOST_FRAMES: Final = 16
+"""Of zstd, in one message: each is a decoder of its own, and a copy of all that comes after it."""
 
 
 def _bytes(data: Wrapped) -> bytes:
@@ -64,9 +65,12 @@ def _deflate(data: Wrapped, most_bytes: int) -> bytes:
 
 
 def _zstd(data: Wrapped, most_bytes: int) -> bytes:
-    """One or more frames, without a dictionary."""
-    rest, found = _bytes(data), b""
+    """One frame or a few, without a dictionary."""
+    rest, found, frames = _bytes(data), b"", 0
     while rest:
+        frames += 1
+        if frames > _MOST_FRAMES:
+            raise Undecodable("too_many")
         inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _window_log(most_bytes)})
         try:
             found += inflater.decompress(rest, most_bytes + 1 - len(found))
