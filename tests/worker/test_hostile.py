@@ -5,6 +5,7 @@ import itertools
 import json
 import resource
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -274,6 +275,34 @@ async def test_a_burst_of_answers_to_an_upstream_that_reads_them_goes_out_in_ord
         await running.until(lambda: len(heard) == 2_000)
         assert heard == [str(number) for number in range(2_000)]
         assert running.reasons() == []
+        await running.stop()
+
+
+@on_loopback
+async def test_a_few_messages_that_take_long_let_the_others_live_between_them() -> None:
+    seen = 0
+    looked: list[int] = []
+
+    def slow(_: Value) -> Value:
+        nonlocal seen
+        end_s = time.monotonic() + 0.02  # as a message does that unfolds to a megabyte
+        while time.monotonic() < end_s:
+            pass
+        seen += 1
+        return False
+
+    async def looks() -> None:
+        while seen < 10:
+            looked.append(seen)
+            await asyncio.sleep(0)
+        running.changed.set()
+
+    async with hostile.upstream(hostile.says(hostile.frame(b"{}") * 10, stays=True)) as url:
+        running = Running(url)
+        running.start(replace(running.feed, record=RecordShape(when=slow)))
+        looking = asyncio.create_task(looks())
+        await running.until(looking.done)
+        assert sorted(set(looked)) == list(range(10))
         await running.stop()
 
 

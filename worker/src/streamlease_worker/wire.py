@@ -18,6 +18,8 @@ from streamlease_worker.turns import NextTurn
 
 MESSAGES_A_TURN = 64
 """A flood on one connection gives way to the others after this many messages."""
+LONG_S = 0.005
+"""A message that takes longer than this gives way by itself: a small one may unfold to a megabyte."""
 MOST_UNSENT_BYTES = 16 << 20
 """What may wait to be sent. Answers and acknowledgements are made of what is read: an upstream that asks for them and
 reads none would fill the memory."""
@@ -185,7 +187,7 @@ class Wire:
 
     async def _read(self, socket: Socket) -> Closed:
         happened, pending, wall_ms, number = self._happened, self._pending, self._wall_ms, self._number
-        room, ready = pending.room, socket.ready
+        room, ready, now_s = pending.room, socket.ready, asyncio.get_running_loop().time
         turn = 0
         while True:
             data = ready()
@@ -197,13 +199,14 @@ class Wire:
                     if self._unread:
                         return Closed(READS_NOTHING, code=1006)
                     return Closed(self._unsendable) if self._unsendable else ended.closed
+            began_s = now_s()
             happened(Message(data, wall_ms(), number))
             if not room.is_set() and not self._closing:
                 happened(Reading(on=False, socket=number))
                 await self._room()
                 happened(Reading(on=True, socket=number))
             turn += 1
-            if turn % MESSAGES_A_TURN == 0:
+            if turn % MESSAGES_A_TURN == 0 or now_s() - began_s > LONG_S:
                 await asyncio.sleep(0)
 
     async def _room(self) -> None:

@@ -15,8 +15,9 @@ from streamlease.write import Value
 
 DEEPEST: Final = 200
 """Nesting beyond this is not read: no encoder here or decoder further on should have to go so deep."""
-MOST_ENTRIES: Final = 65_536
-"""One message gives no more messages or records than this."""
+MOST_ENTRIES: Final = 16_384
+"""One message gives no more messages or records than this. All of them are looked at in one go, and meanwhile no other
+connection of the worker is: with rules to try on each, four times as many took longer than a lease."""
 
 type Trouble = Literal["not_json", "undecodable", "too_large", "too_many"]
 type Decode = Callable[[str | bytes], Sequence[Value]]
