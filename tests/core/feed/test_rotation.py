@@ -38,6 +38,18 @@ def test_break_before_make_closes_first_with_the_code_of_a_handoff_and_dials_at_
     assert StatusState.BACKOFF.value not in driver.states
 
 
+def test_the_old_one_of_two_is_closed_with_the_code_of_a_handoff() -> None:
+    driver = driver_of(**OVERLAP, **CURSOR, close_code=4000)
+    driver.stream()
+    driver.message({"seq": 5})
+    driver.acknowledge_all()
+    driver.wake()
+    driver.on(Opened(2))
+    while not driver.all(Close):
+        driver.wake()
+    assert driver.all(Close) == [Close(4000, socket=1)]
+
+
 def test_a_lifetime_is_shortened_by_chance_so_that_sockets_do_not_rotate_together() -> None:
     for draw, after_s in ((0.0, 3_600), (0.5, 3_300)):
         driver = driver_of(draw=draw, **OVERLAP)

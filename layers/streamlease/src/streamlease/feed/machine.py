@@ -49,7 +49,6 @@ from streamlease.write import Value
 SHORTEST_PROOF_S = 1.0
 """A connection that ends sooner has not proven itself by acknowledged records, so that no upstream is dialled more than
 about once a second."""
-ROTATED = 1000
 ROTATE = Ruling("rotate", Rule())
 _COUNTED_CODES = {1009: "oversized", 1007: "invalid_utf8"}
 
@@ -172,7 +171,7 @@ class Machine:
                 self._closed(event, now_s, draw, commands)
             case StopRequested(reason):
                 if self._ending is None:
-                    self._end("stopped", reason, now_s, commands, code=self._feed.close_code)
+                    self._end("stopped", reason, now_s, commands)
         self._ask_to_wake(commands)
         return commands
 
@@ -382,7 +381,7 @@ class Machine:
             self._sockets.last = self._sockets.main
             self._change(now_s, draw, commands)
             if self._sockets.last is not None:
-                self._sockets.last.close("another socket took its place", now_s, commands, code=ROTATED)
+                self._sockets.last.close("another socket took its place", now_s, commands, code=self._code)
         elif self._turn.due(now_s):
             self._rotate(now_s, draw, commands)
 
@@ -442,7 +441,9 @@ class Machine:
         ours = session.why is not None
         if not ours and event.code in _COUNTED_CODES:
             commands.append(Count(_COUNTED_CODES[event.code]))
-        end = self._endings.of(event, session.why or event.error, ruling=session.ruling, ours=ours)
+        end = self._endings.of(
+            event, session.why or event.error, ruling=session.ruling, ours=ours, announced=session.announced
+        )
         self._sockets.ended(session, ruled=end.ruled)
         why = end.reason[:LONGEST_REASON]
         match end.action:
@@ -485,13 +486,13 @@ class Machine:
         lasted_s = now_s - session.streaming_since_s
         return lasted_s >= self._feed.retry.proven_after_s or (self._progressed and lasted_s >= SHORTEST_PROOF_S)
 
-    def _end(self, outcome: Ending, reason: str, now_s: float, commands: list[Command], *, code: int = ROTATED) -> None:
+    def _end(self, outcome: Ending, reason: str, now_s: float, commands: list[Command]) -> None:
         """Close what is open, and finish."""
         self._ending = (outcome, reason)
         self._waiting_until_s = None
         sessions = self._sockets
         for session in sessions:
-            session.close(reason, now_s, commands, code=code)
+            session.close(reason, now_s, commands, code=self._code)
             session.deadline_s = now_s + self._feed.close_within_s
         if not sessions:
             self._finish(commands)
