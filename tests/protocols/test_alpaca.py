@@ -43,7 +43,7 @@ async def test_the_old_connection_is_closed_before_another_is_opened_and_a_gap_i
 
 
 @in_time
-async def test_where_another_connection_stands_it_is_tried_slowly_until_that_is_gone() -> None:
+async def test_w23_where_another_connection_stands_it_is_tried_slowly_until_that_is_gone() -> None:
     async with Alpaca() as upstream, streaming(example("alpaca", upstream)) as first:
         await passes(1)
         async with streaming(example("alpaca", upstream)) as second:

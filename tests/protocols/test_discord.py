@@ -128,7 +128,7 @@ async def test_a_session_that_is_over_is_followed_by_a_new_one_and_a_gap() -> No
 
 
 @in_time
-async def test_a_session_whose_resumption_is_always_dropped_is_given_up_for_a_new_one() -> None:
+async def test_w29_a_session_whose_resumption_is_always_dropped_is_given_up_for_a_new_one() -> None:
     async with Discord() as upstream, Streaming(example("discord", upstream), secrets=SECRETS) as owner:
         await passes(1)
         upstream.messages("a")

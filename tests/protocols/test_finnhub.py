@@ -34,7 +34,7 @@ async def test_pings_keep_a_quiet_market_open_and_are_no_records() -> None:
 
 
 @in_time
-async def test_a_lost_connection_leaves_a_gap_for_nothing_can_be_replayed() -> None:
+async def test_w33_a_lost_connection_leaves_a_gap_for_nothing_can_be_replayed() -> None:
     async with Finnhub() as upstream, streaming(example("finnhub", upstream)) as owner:
         await passes(1)
         await upstream.trades(trade("AAPL", 1.0))
@@ -61,7 +61,7 @@ async def test_one_connection_too_many_is_waited_for_and_no_reason_to_give_up() 
 
 
 @in_time
-async def test_a_wrong_token_is_final_once_it_was_looked_up_anew() -> None:
+async def test_w34_a_wrong_token_is_final_once_it_was_looked_up_anew() -> None:
     async with Finnhub() as upstream:
         wrong = {"secretsmanager:streamlease/finnhub#token": "finnhub-wrong-000000"}
         async with streaming(example("finnhub", upstream), secrets=wrong) as owner:

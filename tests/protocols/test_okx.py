@@ -26,7 +26,7 @@ async def test_trades_of_a_message_are_records_with_their_ids_and_times() -> Non
 
 
 @in_time
-async def test_an_hour_of_silence_is_kept_alive_by_pings_alone() -> None:
+async def test_w27_an_hour_of_silence_is_kept_alive_by_pings_alone() -> None:
     async with Okx() as upstream, Streaming(example("okx", upstream)) as owner:
         await passes(3_600)
         assert owner.is_streaming

@@ -14,7 +14,7 @@ SECRETS = {"secretsmanager:streamlease/slack#app_token": APP_TOKEN}
 
 
 @in_time
-async def test_each_connection_has_a_url_of_its_own_and_an_event_is_acknowledged() -> None:
+async def test_w20_each_connection_has_a_url_of_its_own_and_an_event_is_acknowledged() -> None:
     async with Slack() as upstream, Streaming(example("slack", upstream), secrets=SECRETS) as owner:
         await passes(1)
         await upstream.event("e1")
@@ -91,7 +91,7 @@ async def test_events_are_spread_over_the_sockets_of_an_app() -> None:
 
 
 @in_time
-async def test_a_socket_too_many_is_tried_again_later() -> None:
+async def test_w22_a_socket_too_many_is_tried_again_later() -> None:
     async with Slack() as upstream, Streaming(example("slack", upstream), secrets=SECRETS) as owner:
         await passes(1)
         await upstream.tell({"type": "disconnect", "reason": "too_many_websockets"})
