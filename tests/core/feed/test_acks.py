@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from streamlease.feed import acks as acks_module
 from streamlease.feed.acks import AckBook
-from streamlease.feed.events import Closed, Reading, Send
+from streamlease.feed.events import Closed, Message, Reading, Send
 from streamlease.feed.feed import Feed, RecordShape
 from streamlease.feed.shape import Acks
-from tests.core.feed.driver import Driver, path, ticker
+from tests.core.feed.driver import WALL_MS, Driver, path, ticker
 
 
 def slack(**how: Any) -> Feed:
@@ -187,3 +187,11 @@ def test_a_book_says_nothing_twice_and_nothing_of_a_closed_socket() -> None:
     assert [due.values for due in book.take()] == [{"id": "b"}]
     assert book.take() == []
     assert len(book) == 0
+
+
+def test_what_no_socket_can_carry_is_not_said_back() -> None:
+    driver = Driver(slack(on="receipt"))
+    driver.stream()
+    driver.on(Message('{"envelope_id": "\\ud800"}', WALL_MS))
+    driver.message(envelope("a"))
+    assert said(driver) == ["a"]

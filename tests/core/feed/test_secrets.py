@@ -53,3 +53,8 @@ def test_braces_that_name_no_secret_stay() -> None:
     assert (
         secrets.substitute('{"a": {}} {env} {env:} {other:x} {env:1}', {}) == '{"a": {}} {env} {env:} {other:x} {env:1}'
     )
+
+
+def test_a_text_that_no_socket_can_carry_is_not_sent() -> None:
+    with pytest.raises(secrets.NotSent, match="half of a surrogate pair"):
+        secrets.resolved(Send("\ud800", json=False), {})

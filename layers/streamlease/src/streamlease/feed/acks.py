@@ -5,6 +5,7 @@ is there: what was not acknowledged on it is sent again by the upstream, told by
 Bounded: beyond `MOST` that wait, the newest are left to be sent again.
 """
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from streamlease.write import Value
 
 MOST: Final = 10_000
 LONGEST: Final = 4_096
-"""Of a text to say back. A message with a longer one gets no acknowledgement."""
+"""Of a text to say back. A message with a longer one gets no acknowledgement, nor one with half of a surrogate pair,
+which JSON can say and no socket can carry."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +91,5 @@ def _together(due: list[Due]) -> Due:
 
 def _can_be_said(value: Value) -> bool:
     if isinstance(value, str):
-        return 0 < len(value) <= LONGEST
+        return 0 < len(value) <= LONGEST and not _SURROGATE.search(value)
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -85,7 +85,7 @@ def resolved[C: (Dial, Fetch, Send)](command: C, values: Mapping[str, str], mome
         if isinstance(command.text, bytes):
             return _fitting(command, command.text)
         text = fill.json(command.text) if command.json else fill.plain(command.text)
-        return replace(_fitting(command, text.encode()), text=text)
+        return replace(_fitting(command, _utf8(text)), text=text)
     route = fill.route(command.route)
     headers = {name: fill.header(text) for name, text in command.headers.items()}
     url = fill.quoted(command.url)
@@ -95,6 +95,13 @@ def resolved[C: (Dial, Fetch, Send)](command: C, values: Mapping[str, str], mome
             body = fill.json(body) if command.json else fill.plain(body)
         return replace(command, url=url, headers=headers, body=body, route=route)
     return replace(command, url=url, headers=headers, route=route)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise NotSent("a message holds half of a surrogate pair, which no socket can carry") from None
 
 
 def _fitting(send: Send, data: bytes) -> Send:
