@@ -387,3 +387,14 @@ def test_a_url_to_resume_at_that_is_none_and_was_kept_all_the_same_is_not_dialle
     driver = Driver(feed_of(**GATEWAY), Position(90, "gateway.test", "wss://[", "s1"))
     assert driver.all(Dial) == []
     assert len(driver.all(Fetch)) == 1
+
+
+def test_a_url_to_resume_at_that_is_refused_for_good_does_not_fail_the_connection() -> None:
+    driver = gateway(Position(90, "gateway.test", "wss://resume.test", "s1"))
+    driver.drop()
+    driver.wake()
+    driver.on(Closed("HTTP 404", http_status=404))
+    assert driver.states[-1] == "BACKOFF"
+    own = Driver(feed_of(url="wss://gateway.test"))
+    own.on(Closed("HTTP 404", http_status=404))
+    assert own.states[-1] == "FAILED"

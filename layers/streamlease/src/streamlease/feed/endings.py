@@ -34,8 +34,9 @@ class Endings:
         self._rules.proven()
         self._refreshed = False
 
-    def of(self, closed: Closed, why: str, *, ruling: Ruling | None, ours: bool) -> End:
-        """`why`: in words. `ruling`: what a message has already decided. `ours`: this side closed it."""
+    def of(self, closed: Closed, why: str, *, ruling: Ruling | None, ours: bool, announced: bool = False) -> End:
+        """`why`: in words. `ruling`: what a message has already decided. `ours`: this side closed it. `announced`: it
+        was dialled at a URL that the upstream named, whose refusal says nothing of the spec's own."""
         if ruling is None and not ours:
             ruling = self._rules.ended(closed)
         after_s = _longer(closed.retry_after_s, None if ruling is None else ruling.after_s)
@@ -44,7 +45,7 @@ class Endings:
             if ruling.rule.times is not None and ruling.exhausted:
                 why = f"{why}; {ruling.rule.name} was followed {ruling.rule.times} times in a row"
         else:
-            action, url = ("retry" if ours else self._by_itself(closed)), None
+            action, url = ("retry" if ours else self._by_itself(closed, announced=announced)), None
         if action == "refresh_secrets":
             if self._refreshed:
                 return End("fatal", f"{why}; its secrets were looked up anew, and are refused as well")
@@ -53,12 +54,14 @@ class Endings:
             why = f"{why}; {self._names(closed, ruling)} is final for this feed"
         return End(action, why, after_s, url, ruled=ruling is not None)
 
-    def _by_itself(self, closed: Closed) -> Action:
+    def _by_itself(self, closed: Closed, *, announced: bool) -> Action:
         """Without a rule that says otherwise."""
         status = closed.http_status
         if status is not None and status in self._retry.fatal_http_statuses:
             can_refresh = status == _REFUSED_FOR_WHO_ASKS and self._has_secrets
-            return "refresh_secrets" if can_refresh else "fatal"
+            if can_refresh:
+                return "refresh_secrets"
+            return "retry" if announced else "fatal"
         return "fatal" if closed.code is not None and closed.code in self._retry.fatal_close_codes else "retry"
 
     def _names(self, closed: Closed, ruling: Ruling | None) -> str:

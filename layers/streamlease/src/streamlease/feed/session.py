@@ -55,6 +55,8 @@ class Session:
         fresh: bool = False,
     ) -> None:
         """`url`: where to dial instead of the feed's. `fresh`: past any cache of secrets."""
+        self.announced = url is not None
+        """Whether it is dialled where the upstream said on an earlier socket, to resume or for this once."""
         self.number = number
         self.phase = Phase.NEW
         self.variables = variables
