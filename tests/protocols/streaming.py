@@ -57,7 +57,9 @@ def _there(url: str, upstream: Upstream) -> str:
 class _Here(Resolver):
     """All hosts are addresses already: no thread is asked, whose time is not virtual."""
 
-    async def addresses(self, host: str, port: int, *, judged: bool = True, private: bool = True) -> list[AddrInfoType]:
+    async def addresses(
+        self, host: str, port: int, *, judged: bool = True, private: bool = True, literal: bool = True
+    ) -> list[AddrInfoType]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
 
 

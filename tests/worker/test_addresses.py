@@ -125,6 +125,9 @@ def test_no_name_leads_to_what_only_the_stack_allows_unless_the_spec_asks_for_it
         assert await resolver.addresses("10.0.0.1", 443, private=False), "an address says itself where it leads"
         with pytest.raises(AddressRefused, match="unless the spec says private_addresses: true"):
             await resolver.addresses("inner.example", 443, private=False)
+        with pytest.raises(AddressRefused, match="no upstream leads unless the spec says private_addresses: true"):
+            await resolver.addresses("10.0.0.1", 443, private=False, literal=False)
+        assert await resolver.addresses("10.0.0.1", 443, private=True, literal=False)
 
     asyncio.run(main())
 

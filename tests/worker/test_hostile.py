@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from streamlease.feed.events import Closed, Dial
+from streamlease.feed.events import Closed, Dial, Route
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Retry, Rule
 from streamlease.model import StatusState
 from streamlease.write import Value
@@ -409,6 +409,27 @@ async def test_redirects_without_end_are_not_followed_once() -> None:
         running.start()
         await running.until(lambda: running.counts["redirect"] >= 1)
         await running.stop()
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_an_upstream_leads_to_a_private_address_only_where_the_spec_asks_for_such(private: bool) -> None:
+    async def main() -> None:
+        dialled = asyncio.Event()
+
+        async def inner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialled.set()
+
+        async with hostile.upstream(inner) as inside:
+            word = hostile.frame(json.dumps({"url": inside.replace("127.0.0.1", "127.0.0.2")}).encode())
+            async with hostile.upstream(hostile.says(word, stays=True)) as url:
+                running = Running(url)
+                rule = Rule(message=lambda _: True, action="rotate", url=lambda value: value["url"])  # type: ignore[index, call-overload]
+                running.start(replace(running.feed, rules=(rule,), route=Route(private_addresses=private)))
+                await running.until(lambda: any("127.0.0.2" in reason for reason in running.reasons()))
+                assert any("is a loopback address, where no upstream leads" in r for r in running.reasons()) != private
+                await running.stop()
+
+    asyncio.run(main())
 
 
 @on_loopback

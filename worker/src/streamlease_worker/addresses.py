@@ -101,22 +101,27 @@ class Resolver:
         self._threads = asyncio.Semaphore(DNS_THREADS)
         self._asking: dict[tuple[str, int], asyncio.Task[Sequence[AddrInfoType]]] = {}
 
-    async def addresses(self, host: str, port: int, *, judged: bool = True, private: bool = True) -> list[AddrInfoType]:
+    async def addresses(
+        self, host: str, port: int, *, judged: bool = True, private: bool = True, literal: bool = True
+    ) -> list[AddrInfoType]:
         """At least one. Raises AddressRefused where none of them may be dialled, OSError where there is none at all.
 
         Without `judged`, whatever DNS says: for hosts that only the worker's own settings name. Without `private`, what
-        is allowed beside public addresses is not: nobody said that this name should lead there.
+        is allowed beside public addresses is not: nobody said that this name should lead there. An address in place
+        of a name says so itself, but not without `literal`: where it is an upstream's word.
         """
         found = (await self._ask(host, port))[:MOST_ADDRESSES]
-        permitted = self.permitted if private or is_address(host) else Allowed()
+        permitted = self.permitted if private or (literal and is_address(host)) else Allowed()
         good = [info for info in found if not judged or permitted.permits(_ip(info))]
         if not good:
             raise AddressRefused(_refusal(host, _ip(found[0]), allowed_here=self.permitted.permits(_ip(found[0]))))
         return good
 
-    async def connect(self, host: str, port: int, *, judged: bool = True, private: bool = True) -> socket.socket:
+    async def connect(
+        self, host: str, port: int, *, judged: bool = True, private: bool = True, literal: bool = True
+    ) -> socket.socket:
         """A connected socket to one of the host's addresses, tried side by side (RFC 8305). Raises as `addresses`."""
-        addresses = await self.addresses(host, port, judged=judged, private=private)
+        addresses = await self.addresses(host, port, judged=judged, private=private, literal=literal)
         return await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S)
 
     async def _ask(self, host: str, port: int) -> Sequence[AddrInfoType]:
@@ -179,6 +184,8 @@ def is_address(host: str) -> bool:
 
 def _refusal(host: str, ip: Ip, *, allowed_here: bool) -> str:
     what = f"is {kind(ip)}" if host.strip("[]") == str(ip) else f"stands for {ip}, {kind(ip)}"
+    if allowed_here and is_address(host):
+        return f"{host} {what}, where no upstream leads unless the spec says private_addresses: true"
     if allowed_here:
         return f"{host} {what}, where no name leads unless the spec says private_addresses: true"
     return f"{host} {what}, which is not dialled unless the worker's {ALLOW_VARIABLE} has it"

@@ -123,10 +123,12 @@ def _literal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-async def through(proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool = True) -> socket.socket:
+async def through(
+    proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool = True, literal: bool = True
+) -> socket.socket:
     """A socket that leads to the host. Raises ProxyFailed, and what `Resolver.addresses` raises of either host, for
-    which `private` counts."""
-    target = await _judged(proxy, host, port, resolver, private=private)
+    which `private` counts; `literal` does for `host` alone."""
+    target = await _judged(proxy, host, port, resolver, private=private, literal=literal)
 
     async def reach() -> socket.socket:
         return await resolver.connect(proxy.host, proxy.port, judged=proxy.judged, private=private)
@@ -141,10 +143,10 @@ async def through(proxy: Proxy, host: str, port: int, resolver: Resolver, *, pri
         raise ProxyFailed(f"{proxy.name} could not be reached ({error.strerror or type(error).__name__})") from None
 
 
-async def _judged(proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool) -> str:
+async def _judged(proxy: Proxy, host: str, port: int, resolver: Resolver, *, private: bool, literal: bool) -> str:
     """What to ask the proxy for: the name, or for a proxy that is given addresses, the judged address."""
     try:
-        addresses = await resolver.addresses(host, port, private=private)
+        addresses = await resolver.addresses(host, port, private=private, literal=literal)
     except socket.gaierror:
         if proxy.scheme in ("socks4", "socks5"):
             raise

@@ -75,10 +75,11 @@ class Routes:
         async with self._slot(host, port):
             middle = proxy.chosen(route.proxy, url, self._environment)
             progress.late = "could not be reached" + (f" through {middle.name}" if middle else "")
+            private, literal = route.private_addresses, not route.announced
             if middle is None:
-                sock = await self._resolver.connect(host, port, private=route.private_addresses)
+                sock = await self._resolver.connect(host, port, private=private, literal=literal)
             else:
-                sock = await proxy.through(middle, host, port, self._resolver, private=route.private_addresses)
+                sock = await proxy.through(middle, host, port, self._resolver, private=private, literal=literal)
             progress.late = "did not complete the handshake"
             yield Way(sock, context, None if context is None else route.tls.server_name or host)
 

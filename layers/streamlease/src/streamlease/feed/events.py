@@ -139,6 +139,8 @@ class Route:
     references to secrets in it."""
     private_addresses: bool = False
     """Whether the spec asks for private, link-local and loopback addresses, where the worker allows them at all."""
+    announced: bool = False
+    """Whether the host is the upstream's word and not the spec's: nobody else asked for an address in a name's place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
+from dataclasses import replace
 from typing import Final
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote_plus, urlsplit
 
 from streamlease.feed.computed import templates_of
 from streamlease.feed.events import Dial, Fetch, Send
@@ -53,9 +54,12 @@ class Templates:
     def dial(self, variables: Variables, *, socket: int = 0, url: str | None = None, fresh: bool = False) -> Dial:
         """`url`: the upstream's own word where to dial, instead of the feed's."""
         feed = self._feed
+        route = feed.route
         if url is None:
             url = feed.url
         else:
+            own_hosts = (_host(feed.url), None if feed.fetch is None else _host(feed.fetch.url))
+            route = replace(route, announced=_host(url) not in own_hosts)
             url = quote(url, safe=_PLAIN_IN_URL)
             url = with_query(url, feed.query)
         added = dict(feed.parameters)
@@ -70,7 +74,7 @@ class Templates:
             feed.open_timeout_s,
             feed.max_message_bytes,
             socket=socket,
-            route=feed.route,
+            route=route,
             compression=feed.compression,
             computed=feed.computed,
             fresh_secrets=fresh,
@@ -164,6 +168,10 @@ class Templates:
         return _NAME.sub(
             lambda match: write(text_of(variables[match[1]])) if match[1] in self._names else match[0], text
         )
+
+
+def _host(url: str) -> str | None:
+    return urlsplit(url).hostname
 
 
 def captured(feed: Feed) -> frozenset[str]:
