@@ -29,7 +29,7 @@ class Kraken(Upstream):
         self._said_ms: dict[Line, int] = {}
         self._connects = Window(150, 600.0)
         self._tokens: dict[str, int] = {}
-        self._nonce = 0
+        self.nonce = 0
         self._numbers: dict[Line, int] = {}
 
     def judge(self, request: Request) -> tuple[int, str] | None:
@@ -46,9 +46,9 @@ class Kraken(Upstream):
             return 200, {"error": ["EAPI:Invalid key"], "result": {}}
         if call.headers.get("api-sign") != base64.b64encode(expected).decode():
             return 200, {"error": ["EAPI:Invalid signature"], "result": {}}
-        if int(nonce) <= self._nonce:
+        if int(nonce) <= self.nonce:
             return 200, {"error": ["EAPI:Invalid nonce"], "result": {}}
-        self._nonce = int(nonce)
+        self.nonce = int(nonce)
         token = f"ticket-{nonce}"
         self._tokens[token] = wall_ms() + TOKEN_LIVES_MS
         return 200, {"error": [], "result": {"token": token, "expires": 900}}

@@ -1,9 +1,12 @@
 """docs/examples/kraken.yaml against Kraken's rules."""
 
+import pytest
+
 from streamlease.model import StatusState
 from tests.protocols.kraken import KEY, SECRET, Kraken
 from tests.protocols.loopback import in_time, passes
 from tests.protocols.streaming import Streaming, example
+from tests.protocols.upstream import wall_ms
 
 SECRETS = {"secretsmanager:streamlease/kraken#key": KEY, "secretsmanager:streamlease/kraken#secret": SECRET}
 
@@ -111,12 +114,23 @@ async def test_ones_own_orders_come_for_a_token_of_each_dials_own() -> None:
             assert ["no cursor" in gap.reason for gap in owner.gaps] == [True, False]
 
 
+@pytest.mark.parametrize("field", ["key", "secret"])
 @in_time
-async def test_a_call_that_is_refused_is_tried_again_and_dials_nothing() -> None:
+async def test_a_call_with_a_key_that_is_none_is_final_and_dials_nothing(field: str) -> None:
     async with Kraken() as upstream:
-        wrong = {**SECRETS, "secretsmanager:streamlease/kraken#key": "kraken-key-of-nobody"}
+        wrong = {**SECRETS, f"secretsmanager:streamlease/kraken#{field}": "a3Jha2VuLW9mLW5vYm9keQ=="}
         async with Streaming(example("kraken", upstream, "kraken-executions"), secrets=wrong) as owner:
-            await passes(60)
-            assert upstream.dialled == []
-            assert 2 <= len(upstream.calls) < 20
+            assert (await owner.ended()).outcome == "fatal"
+            assert (len(upstream.calls), upstream.dialled) == (1, [])
+            assert "a3Jha2Vu" not in str(owner.states)
+
+
+@in_time
+async def test_a_call_that_is_refused_for_its_nonce_is_tried_again() -> None:
+    async with Kraken() as upstream:
+        upstream.nonce = wall_ms() + 3_000
+        async with Streaming(example("kraken", upstream, "kraken-executions"), secrets=SECRETS) as owner:
+            await passes(30)
+            assert owner.is_streaming
             assert "not as fetch.ok asks for" in owner.reasons(StatusState.BACKOFF)[0]
+            assert len(upstream.calls) > 1
