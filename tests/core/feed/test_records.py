@@ -89,6 +89,16 @@ def test_a_message_without_the_list_or_with_too_many_entries_is_delivered_whole(
     assert (driver.counted("no_entries"), driver.counted("too_many")) == (1, 1)
 
 
+def test_records_that_would_repeat_a_long_message_time_and_again_are_delivered_as_one() -> None:
+    shape = RecordShape(each=path("data"), payload=path("head"), of_message=frozenset({"payload"}))
+    driver = Driver(replace(ticker(), record=shape))
+    driver.stream()
+    driver.message({"head": "x" * 100_000, "data": [0] * 100})
+    assert len(driver.records) == 100
+    driver.message({"head": "x" * 100_000, "data": [0] * 200})
+    assert (len(driver.records), driver.counted("too_many")) == (101, 1)
+
+
 def test_an_id_of_several_parts_is_joined_and_is_none_where_a_part_is_missing() -> None:
     feed = replace(ticker(), record=RecordShape(record_id=lambda value: [path("s")(value), path("n")(value)]))
     driver = Driver(feed)

@@ -16,6 +16,8 @@ from streamlease.model import Position, Seek, Sequence
 from streamlease.write import Value
 
 LONGEST_REASON = 300
+MOST_REPEATED = 16 << 20
+"""Characters: of a part of the whole message (a path that begins with $), which each of its records holds once more."""
 
 
 class Intake:
@@ -249,7 +251,7 @@ class Intake:
         if not isinstance(entries, list):
             commands.append(Count("no_entries"))
             entries = [message]
-        elif len(entries) > MOST_ENTRIES:
+        elif len(entries) > MOST_ENTRIES or self._repeated(message) * len(entries) > MOST_REPEATED:
             commands.append(Count("too_many"))
             entries = [message]
         first = self._ledger.delivered + 1
@@ -257,6 +259,15 @@ class Intake:
             self._record(message, entry, index, received_at_ms, deliveries, commands)
         if len(deliveries) > 1:
             self._ledger.together(first)
+
+    def _repeated(self, message: Value) -> int:
+        """How many characters of the message each of its records holds, roughly."""
+        shape, of_message = self._shape, self._shape.of_message
+        parts = (
+            shape.payload if "payload" in of_message else None,
+            shape.record_id if "record_id" in of_message else None,
+        )
+        return sum(len(repr(part(message))) for part in parts if part is not None)
 
     def _record(
         self,
