@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamlease_cli.local.build import Build, build, content_hash
+from streamlease_cli.local.build import Build, _is_whole, _listing, build, content_hash
 from streamlease_cli.local.checkout import Checkout, find_checkout
 from streamlease_cli.local.deploy import deploy
 from streamlease_cli.local.emulator import DIRECT, Emulator, start_emulator
@@ -87,13 +87,31 @@ def test_a_build_says_at_once_what_is_waited_for_and_one_that_is_reused_says_not
 
 def test_a_damaged_build_is_made_anew(checkout: Checkout, built: Build) -> None:
     handler = built.template.parent / "Echo" / "app.py"
-    for damage in (lambda: handler.unlink(), lambda: handler.write_text("")):
-        damage()
-        said: list[str] = []
-        again = build(checkout, checkout.local / "build.log", said.append)
-        assert (again.reused, again.template) == (False, built.template)
-        assert "is damaged, and is made anew" in said[0]
-        assert handler.read_text() == HANDLER
+    handler.unlink()
+    said: list[str] = []
+    again = build(checkout, checkout.local / "build.log", said.append)
+    assert (again.reused, again.template) == (False, built.template)
+    assert "is damaged, and is made anew" in said[0]
+    assert handler.read_text() == HANDLER
+
+
+@pytest.mark.parametrize("damage", ["gone", "emptied", "more", "no listing"])
+def test_a_build_is_whole_while_every_file_is_there_as_it_was_made(tmp_path: Path, damage: str) -> None:
+    built = tmp_path / "build" / "Echo"
+    built.mkdir(parents=True)
+    (built / "app.py").write_text(HANDLER)
+    (tmp_path / "listing").write_text(_listing(tmp_path / "build"))
+    assert _is_whole(tmp_path)
+    match damage:
+        case "gone":
+            (built / "app.py").unlink()
+        case "emptied":
+            (built / "app.py").write_text("")
+        case "more":
+            (built / "torn").touch()
+        case "no listing":
+            (tmp_path / "listing").unlink()
+    assert not _is_whole(tmp_path)
 
 
 def test_what_a_build_or_an_import_makes_does_not_count_as_a_change(checkout: Checkout) -> None:
