@@ -345,6 +345,19 @@ def test_many_unknown_ones_are_settled_some_at_a_time_and_the_next_audit_is_soon
     assert not any(isinstance(command, ListOwned) for command in bench.wait(20))
 
 
+def test_many_that_nobody_can_read_do_not_stand_before_the_one_that_an_audit_would_settle() -> None:
+    bench = Bench()
+    found = tuple(listed(f"unreadable-{number}") for number in range(2 * AUDIT_AT_ONCE))
+    for _ in range(30):
+        for command in bench.do(Listed((*found, listed("a claim that landed late")))):
+            assert isinstance(command, ReleaseUnknown)
+            if command.connection_id == "a claim that landed late":
+                return
+            bench.do(UnknownSettled(command.connection_id))
+        bench.wait(1)
+    raise AssertionError("no audit in thirty came to it")
+
+
 def test_a_thousand_stopped_without_a_word_are_all_looked_at_within_a_minute() -> None:
     """In worker mode, where nothing but the inbox and the audit would tell."""
     bench = Bench(capacity=2_000)

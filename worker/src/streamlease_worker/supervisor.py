@@ -17,6 +17,7 @@ from streamlease_worker import ownership
 from streamlease_worker.balance import WHY, Balance
 from streamlease_worker.drain import Drain
 from streamlease_worker.intake import Intake
+from streamlease_worker.jitter import draw
 from streamlease_worker.keeper_events import (
     Accepted,
     Changed,
@@ -326,6 +327,9 @@ class Supervisor:
         outdated = [ours for ours in named if ours.phase in standing]
         if max(len(unknown), len(outdated)) > AUDIT_AT_ONCE:
             self._rounds.audit_soon(now)
+            # Others each time: what nobody can read is not settled by it, and may be many.
+            unknown.sort(key=lambda name: draw(name, now.wall_ms))
+            outdated.sort(key=lambda ours: draw(ours.connection_id, now.wall_ms))
         self._settling.update(unknown[:AUDIT_AT_ONCE])
         return [
             *(ReleaseUnknown(name) for name in unknown[:AUDIT_AT_ONCE]),
