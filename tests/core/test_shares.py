@@ -142,6 +142,21 @@ def test_what_was_counted_lately_is_not_forgotten_while_it_moves() -> None:
     assert shared([*later(fleet([110, 120]), at_ms), gone], unowned=5, before=moving, at_ms=at_ms).whole == 235
 
 
+def test_while_somebody_drains_the_whole_is_what_it_was_however_long_that_takes() -> None:
+    before = shared(fleet([100, 100]))
+    drains = member("w1", 90, state=MemberState.DRAINING)
+    for second in range(1, 120):
+        at_ms = NOW_MS + 1_000 * second
+        members = later([member("w0", 100 + second // 2), drains], at_ms)
+        before = shared(members, before=before, at_ms=at_ms)
+        assert targets([members[0]], before) == [200], second
+    gone = later([member("w0", 160)], NOW_MS + 120_000)
+    before = shared(gone, before=before, at_ms=NOW_MS + 120_000)
+    assert targets(gone, before) == [200], "some that it left may be in no count yet"
+    shares = shared(later(gone, NOW_MS + 130_000), before=before, at_ms=NOW_MS + 130_000)
+    assert targets(gone, shares) == [160]
+
+
 def test_a_smaller_count_holds_soon_when_nobody_goes() -> None:
     """Some were stopped; or somebody has just claimed them, and tells of it within a second."""
     settled = shared(fleet([100, 100]))

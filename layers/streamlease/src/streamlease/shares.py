@@ -104,7 +104,9 @@ def divide(
     waiting = max(0, unowned - patience.stubborn)
     going, deploying = _going(members, now_ms=now_ms), _deploying(members, able, now_ms=now_ms)
     patience_ms = LATELY_MS + max(m.lease_ms for m in running) // 3
-    total = _Total.of(before, to_share(able, waiting), going=going, patience_ms=patience_ms, now_ms=now_ms)
+    counted = to_share(able, waiting)
+    drains = any(_drains(m, now_ms=now_ms) and not silent(m, now_ms=now_ms) for m in members)
+    total = _Total.of(before, counted, going=going, drains=drains, patience_ms=patience_ms, now_ms=now_ms)
     grew = before is None or total.number - before.total > MUCH * before.total
     grew_at_ms = now_ms if before is None or grew else before.grew_at_ms
     counting = _counting(able, total.number)
@@ -145,8 +147,11 @@ class _Total:
     more_since_ms: int
 
     @staticmethod
-    def of(before: Shares | None, counted: int, *, going: bool, patience_ms: int, now_ms: int) -> "_Total":
-        """`patience_ms`: how long those that somebody leaves may be in no count."""
+    def of(
+        before: Shares | None, counted: int, *, going: bool, drains: bool, patience_ms: int, now_ms: int
+    ) -> "_Total":
+        """`patience_ms`: how long those that somebody leaves may be in no count. `drains`: somebody goes who lives, and
+        what is to come of him is in no count either."""
         if before is None or not before.total or counted == before.total:
             return _Total(counted, now_ms, 0)
         if counted > before.total:
@@ -154,6 +159,8 @@ class _Total:
             if now_ms - since_ms >= MORE_MS or not (going or before.lacking):
                 return _Total(counted, now_ms, 0)
             return _Total(before.total, now_ms, since_ms)
+        if drains:
+            return _Total(before.total, now_ms, 0)
         if now_ms - before.total_at_ms >= (patience_ms if going else LESS_MS):
             return _Total(counted, now_ms, 0)
         return _Total(before.total, before.total_at_ms, 0)
@@ -226,12 +233,15 @@ def _going(members: Collection[Member], *, now_ms: int) -> bool:
     """Whether somebody goes, or has just gone, well or not."""
     for member in members:
         if member.state in (MemberState.LIVE, MemberState.DRAINING):
-            drains = member.state is MemberState.DRAINING and not ahead(member, now_ms=now_ms)
-            if drains or silent(member, now_ms=now_ms):
+            if _drains(member, now_ms=now_ms) or silent(member, now_ms=now_ms):
                 return True
         elif _buried_within(SETTLED_MS, member, now_ms=now_ms):
             return True
     return False
+
+
+def _drains(member: Member, *, now_ms: int) -> bool:
+    return member.state is MemberState.DRAINING and not ahead(member, now_ms=now_ms)
 
 
 def _buried_within(within_ms: int, member: Member, *, now_ms: int) -> bool:
