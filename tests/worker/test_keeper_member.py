@@ -78,6 +78,20 @@ def test_a_drain_is_told_at_once() -> None:
     assert member["state"] == "DRAINING"
 
 
+def test_the_answer_to_a_heartbeat_that_was_sent_before_the_drain_does_not_say_that_the_fleet_knows() -> None:
+    bench = Bench()
+    before = bench.wait_for(Heartbeat)
+    bench.clock.advance(10)
+    assert bench.do(DrainBegun()) == []
+    said = bench.answer(before)
+    (alive,) = [event for event in said if isinstance(event, MemberAlive)]
+    assert not alive.draining
+    (beat,) = [command for command in said if isinstance(command, Heartbeat)]
+    bench.clock.advance(10)
+    (alive,) = [event for event in bench.answer(beat) if isinstance(event, MemberAlive)]
+    assert alive.draining
+
+
 def test_a_heartbeat_known_to_have_landed_by_the_next_counts_from_the_earliest_send() -> None:
     bench = Bench()
     bench.store.trouble(

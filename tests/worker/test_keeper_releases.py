@@ -13,6 +13,7 @@ from streamlease_worker.keeper_events import (
     PositionAdvanced,
     Release,
     ReleaseRequested,
+    ReleasesRequested,
     Renew,
     SendOffers,
     Settled,
@@ -198,6 +199,20 @@ def test_a_change_seen_while_releasing_decides_about_the_offer_only() -> None:
     bench.live(500)
     assert not any(isinstance(command, StopWanted | Changed | SendOffers) for command in bench.said)
     assert [settled.landed for settled in bench.all(Settled)] == [True]
+
+
+def test_releases_that_came_together_go_out_in_one_call_and_their_offers_too() -> None:
+    bench = Bench()
+    epochs = [(f"c{number}", bench.hold(f"c{number}").lease.epoch) for number in range(9)]
+    requests = [ReleaseRequested(name, epoch) for name, epoch in epochs]
+    said = bench.do(ReleasesRequested((*requests, ReleaseRequested("nobody's", 1))))
+    assert said[0] == Settled("nobody's", 1, landed=False)
+    (release,) = said[1:]
+    assert isinstance(release, Release)
+    assert [attempt.lease.connection_id for attempt in release.attempts] == [name for name, _ in epochs]
+    bench.answer(release)
+    (offers,) = bench.all(SendOffers)
+    assert offers.connection_ids == tuple(name for name, _ in epochs)
 
 
 def test_offers_go_out_ten_at_a_time_and_a_few_calls_at_once() -> None:

@@ -15,9 +15,10 @@ from streamlease.flow import Batch, Request, run
 from streamlease.flows import control
 from streamlease.flows.claim import Claimer, claim
 from streamlease.lease import Claimed
-from streamlease.model import DesiredState, LeaseMode, Position, Status, StatusState
+from streamlease.model import DesiredState, LastEvent, LeaseMode, Position, Status, StatusState
 from streamlease.timing import Timing
 from streamlease.write import Item, Table
+from streamlease_worker import keeper_thread
 from streamlease_worker.clock import Verdict
 from streamlease_worker.fence import Fence as Cell
 from streamlease_worker.joining import Applicant, join
@@ -186,6 +187,33 @@ def test_a_bug_on_the_way_to_the_store_counts_as_no_answer_and_ends_nothing(benc
     bench.meets = lambda _: None
     assert isinstance(bench.until(Settled), Settled)
     assert bench.ended.empty()
+
+
+def test_releases_asked_for_within_a_moment_share_a_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper_thread, "GATHER_S", 0.1)
+    epochs = [(f"c{number}", bench.hold(f"c{number}")[0].lease.epoch) for number in range(8)]
+    for _ in epochs:
+        bench.until(Accepted)
+    calls: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+
+    def count(request: Request) -> None:
+        if isinstance(request, Batch) and LastEvent.RELEASED in repr(request):
+            calls.put(request)
+
+    bench.meets = count
+    for name, epoch in epochs:
+        bench.thread.post(ReleaseRequested(name, epoch))
+    assert all(bench.until(Settled).landed for _ in epochs)
+    assert 1 <= calls.qsize() <= 3, "more than one where a renewal was under way"
+
+
+def test_a_release_asked_for_as_the_keeper_ends_is_sent_all_the_same() -> None:
+    bench = Bench()
+    with started(bench):
+        claimed, _ = bench.hold()
+        bench.until(Accepted)
+        bench.thread.post(ReleaseRequested("a", claimed.lease.epoch))
+    assert "lease_owner" not in bench.item()
 
 
 def test_an_offer_that_cannot_be_sent_costs_nothing_else(bench: Bench) -> None:

@@ -142,11 +142,11 @@ def test_the_fleet_summary_is_written_once_the_drain_has_been_told() -> None:
     bench = Bench()
     bench.run("a")
     bench.sweep()
-    bench.do(MemberAlive(bench.clock.mono_s + 100))
+    bench.do(MemberAlive(bench.clock.mono_s + 100, draining=True))
     bench.do(SIGTERM)
-    said = bench.do(MemberAlive(bench.clock.mono_s + 100))
+    said = bench.do(MemberAlive(bench.clock.mono_s + 100, draining=True))
     assert said == [Recount()]
-    assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
+    assert bench.do(MemberAlive(bench.clock.mono_s + 100, draining=True)) == []
     dead = member("dead", left_ms=-9_000)
     assert bench.do(Swept(Sweep((), FleetSummary(0, 1, 0, 0, 1), (dead,), ()))) == []
 
@@ -159,7 +159,7 @@ def test_a_drainer_that_had_something_ends_when_the_summary_counts_it_no_longer(
     bench.do(SIGTERM)
     bench.end(start)
     assert bench.settle("a") == []
-    assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
+    assert bench.do(MemberAlive(bench.clock.mono_s + 100, draining=True)) == []
     fleet = FleetSummary(0, 1, 0, 0, 1)
     assert bench.do(Swept(Sweep((), fleet, (), ()))) == [Recount()], "that one began before"
     assert bench.do(Swept(Sweep((), fleet, (), ()))) == []
@@ -172,7 +172,7 @@ def test_a_sweep_under_way_is_followed_by_one_that_knows_of_the_drain() -> None:
     while len(bench.all(SweepNow)) == 0:
         bench.wait(0.25)
     bench.do(SIGTERM)
-    assert bench.do(MemberAlive(bench.clock.mono_s + 100)) == []
+    assert bench.do(MemberAlive(bench.clock.mono_s + 100, draining=True)) == []
     assert bench.do(Swept(Throttled("slow down"))) == [Recount()]
 
 
@@ -246,4 +246,5 @@ def test_a_worker_that_gets_nowhere_while_its_peers_do_drains_itself() -> None:
     bench.wait(90)
     said = bench.survey(dark, peer)
     assert any(isinstance(command, DrainsItself) for command in said)
+    said = bench.wait(2)
     assert any(isinstance(command, Stop) and command.flush for command in said)

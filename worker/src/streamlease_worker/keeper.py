@@ -38,6 +38,7 @@ from streamlease_worker.keeper_events import (
     PositionAdvanced,
     Release,
     ReleaseRequested,
+    ReleasesRequested,
     Renew,
     Save,
     SendOffers,
@@ -124,7 +125,10 @@ class Keeper:
                 self._offering -= 1
                 return self._offer()
             case ReleaseRequested():
-                return self._release_requested(event, now)
+                return [*self._release_requested(event, now), *self._releases(now.mono_s)]
+            case ReleasesRequested(requests):
+                settled = [command for each in requests for command in self._release_requested(each, now)]
+                return [*settled, *self._releases(now.mono_s)]
             case LoadReported(load):
                 self._presence.report(load)
                 return []
@@ -257,7 +261,7 @@ class Keeper:
             held.parting_status = event.status
             held.failures = 0
             held.due_s = now.mono_s
-        return self._releases(now.mono_s)
+        return []
 
     # --- answers ---------------------------------------------------------------------------------------------------
 

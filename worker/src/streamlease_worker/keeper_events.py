@@ -108,6 +108,13 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasesRequested:
+    """Several that came at once, to go out together."""
+
+    requests: tuple[ReleaseRequested, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadReported:
     """What the next heartbeats are to say of this worker's load."""
 
@@ -131,6 +138,7 @@ type Event = (
     | HeartbeatAnswered
     | OffersAnswered
     | ReleaseRequested
+    | ReleasesRequested
     | LoadReported
     | DrainBegun
 )
@@ -295,10 +303,12 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class MemberAlive:
-    """The member lease runs until `deadline_s`. `drain_requested`: who asked this worker to drain, if somebody did."""
+    """The member lease runs until `deadline_s`. `drain_requested`: who asked this worker to drain, if somebody did.
+    `draining`: the fleet has been told that it does."""
 
     deadline_s: float
     drain_requested: str | None = None
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from streamlease_worker.keeper_events import (
     PositionAdvanced,
     Release,
     ReleaseRequested,
+    ReleasesRequested,
     Renew,
     Save,
     SavePages,
@@ -49,6 +50,9 @@ from streamlease_worker.log import Log, last_words
 
 ENDED_BY_WATCHDOG = 70
 THREADS = 10
+GATHER_S = 0.02
+"""So long a release waits for others: of sockets that were closed together, the first would each fill a call, and all
+the rest wait for their answers."""
 
 
 def end_process(reason: str) -> None:
@@ -87,6 +91,8 @@ class KeeperThread:
         self._positions: dict[tuple[str, int], PositionAdvanced] = {}
         self._positions_lock = threading.Lock()
         self._cells: dict[tuple[str, int], Cell] = {}
+        self._requests: list[ReleaseRequested] = []
+        self._gather_until_s = float("inf")
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="keeper-send")
         self._heartbeats = ThreadPoolExecutor(1, thread_name_prefix="keeper-heartbeat")
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
@@ -134,18 +140,33 @@ class KeeperThread:
                 next_tick_s = now.mono_s + self._keeper.tick_s
                 self._tell_positions()
                 self._step(Tick())
+            if now.mono_s >= self._gather_until_s:
+                self._release()
+            until_s = min(next_tick_s, self._gather_until_s)
             try:
-                event = self._events.get(timeout=max(0.0, next_tick_s - self._now().mono_s))
+                event = self._events.get(timeout=max(0.0, until_s - self._now().mono_s))
             except queue.Empty:
                 continue
             if event is None:
+                self._release()
                 for command in self._keeper.last_offers():
                     self._carry_out(command)
                 return
             if isinstance(event, ReleaseRequested):
-                self._tell_positions()
-                self._close(event.connection_id, event.epoch, "its lease was given up")
-            self._step(event)
+                if not self._requests:
+                    self._gather_until_s = self._now().mono_s + GATHER_S
+                self._requests.append(event)
+            else:
+                self._step(event)
+
+    def _release(self) -> None:
+        requests, self._requests = tuple(self._requests), []
+        self._gather_until_s = float("inf")
+        if requests:
+            self._tell_positions()
+            for request in requests:
+                self._close(request.connection_id, request.epoch, "its lease was given up")
+            self._step(ReleasesRequested(requests))
 
     def _tell_positions(self) -> None:
         with self._positions_lock:

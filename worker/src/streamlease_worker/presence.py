@@ -36,6 +36,7 @@ class Presence:
         self._sent_s = deadline_s - (timing.lease_ms - timing.margin_ms) / 1000
         self._due_s = self._sent_s + self._heartbeat_s * (0.5 + draw(worker_id) / 2)
         self._told = 0
+        self._told_state = MemberState.LIVE
         self._load: Mapping[str, Value] = {}
         self._failures = 0
         self.blame: FenceReason = "expired"
@@ -69,6 +70,7 @@ class Presence:
         self.in_flight = True
         self._sent_s = now_s
         self._told = owned
+        self._told_state = self._state
         # Somewhat early: it goes out with the first tick after this.
         self._due_s = now_s + self._heartbeat_s * (0.8 + draw(self.worker_id, self._seen) / 10)
         return Heartbeat(self.worker_id, self._seen, self._state, owned, streaming, self._load)
@@ -83,7 +85,8 @@ class Presence:
             return None
         match membership.beaten(answer, seen=self._seen):
             case Beat(seen, drain_requested):
-                return self._alive(seen, sent, drain_requested)
+                drains = self._told_state is MemberState.DRAINING
+                return self._alive(seen, sent, drain_requested, draining=drains)
             case Behind(seen):
                 # One of ours had landed unanswered; the store holds the expiry of any of them, so count on the least.
                 self._due_s = now_s
@@ -102,10 +105,12 @@ class Presence:
         wait_s = backoff_s(self._failures, self._heartbeat_s / 8, self._heartbeat_s / 2, self.worker_id)
         self._due_s = min(self._due_s, now_s + wait_s)
 
-    def _alive(self, seen: int, credited: Instant, drain_requested: str | None = None) -> MemberAlive:
+    def _alive(
+        self, seen: int, credited: Instant, drain_requested: str | None = None, *, draining: bool = False
+    ) -> MemberAlive:
         self._seen = seen
         self._unanswered.clear()
         self._failures = 0
         self.blame = "expired"
         self.deadline_s = max(self.deadline_s, self._timing.deadline_s(credited))
-        return MemberAlive(self.deadline_s, drain_requested)
+        return MemberAlive(self.deadline_s, drain_requested, draining)

@@ -102,8 +102,7 @@ class Rounds:
         self._read_later(fleet, now)
 
     def _read_later(self, fleet: FleetSummary | None, now: Instant) -> None:
-        living = fleet.live if fleet is not None else 1
-        every_s = min(READ_FLEET_S * max(1.0, living / SMALL_FLEET), LONGEST_READ_FLEET_S)
+        every_s = _read_every_s(fleet.live if fleet is not None else 1)
         self._read_at_s = now.mono_s + every_s * (0.5 + self._draw())
 
     def listed(self, outcome: object, now: Instant) -> None:
@@ -118,6 +117,15 @@ class Rounds:
     def _draw(self) -> float:
         self._round += 1
         return draw(self._worker_id, self._round)
+
+
+def _read_every_s(living: int) -> float:
+    return min(READ_FLEET_S * max(1.0, living / SMALL_FLEET), LONGEST_READ_FLEET_S)
+
+
+def read_within_s(living: int) -> float:
+    """How long a summary is written, at most, before each of so many workers has begun to read it."""
+    return 1.5 * _read_every_s(living)
 
 
 def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:

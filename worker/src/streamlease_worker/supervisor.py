@@ -160,15 +160,15 @@ class Supervisor:
                 self._load.measured(event, now.mono_s, unfit=self._progress.unfit(now.mono_s))
                 return [LoadReported(self._load.said())]
             case DrainRequested(reason):
-                return self._ending(self._drain.begin(reason, self._owned.values(), now))
+                return self._ending(self._drain.begin(reason, self._owned.values(), living=self._living, now=now))
             case MemberLost():
                 return self._ending(self._drain.lose_member(self._owned.values(), now))
             case Left():
                 self._drain.left()
-            case MemberAlive(deadline_s, drain_requested):
+            case MemberAlive(deadline_s, drain_requested, draining):
                 self._member_until_s = deadline_s
                 if self._drain.begun:
-                    return self._rounds.farewell() if self._drain.told_fleet() else []
+                    return self._rounds.farewell() if draining and self._drain.told_fleet() else []
                 if drain_requested is not None:
                     return self._drain_itself(f"{drain_requested} asked for it", now)
                 return self._notices.heartbeat() if self._mode is LeaseMode.WORKER else []
@@ -251,7 +251,7 @@ class Supervisor:
         self._progress.looked(fault=isinstance(sweep, Fault), now_s=now.mono_s)
         self._intake.looked()
         if not self._rounds.owes_farewell:
-            self._drain.swept()
+            self._drain.swept(others=1 if isinstance(sweep, Fault) else sweep.fleet.live, now=now)
         if isinstance(sweep, Fault):
             return self._rounds.swept(self._intake.fleet, now, fault=True)
         self._intake.swept(sweep, now)
@@ -305,14 +305,22 @@ class Supervisor:
             return []
         if event.outcome == "yielded":
             self._intake.leave(event.connection_id, now)
-        return ownership.ended(ours, event, self._next_run(), now)
+        out = ownership.ended(ours, event, self._next_run(), now)
+        if self._drain.begun and not ours.leaving:  # it streams no longer, and need not wait for its turn
+            out += ownership.stop(ours, self._drain.reason, flush=True)
+        return out
 
     def _next_run(self) -> int:
         self._runs += 1
         return self._runs
 
+    @property
+    def _living(self) -> int:
+        """How many workers there are, as far as is known."""
+        return self._intake.fleet.live if self._intake.fleet is not None else 1
+
     def _drain_itself(self, reason: str, now: Instant) -> list[Command]:
-        return self._ending(self._drain.begin_itself(reason, self._owned.values(), now))
+        return self._ending(self._drain.begin_itself(reason, self._owned.values(), living=self._living, now=now))
 
     def _ending(self, stops: list[Command]) -> list[Command]:
         return [DrainBegun(), *self._intake.close(), *stops]
