@@ -209,7 +209,7 @@ def endless() -> Iterable[Reaction]:
         (RuntimeError("a secret"), "the adapter test failed (RuntimeError)"),
         (RecursionError(), "the adapter test failed (RecursionError)"),
         (None, "the adapter test failed (TypeError)"),
-        (endless, "more than 65536 reactions"),
+        (endless, "more than 16384 reactions"),
         (["x"], "a str, which is no reaction"),
         ([Hear([NONSENSE])], "a Hear of what is no JSON"),
         ([Hear(NONSENSE)], "a Hear of what is no JSON"),
