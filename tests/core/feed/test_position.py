@@ -1,8 +1,10 @@
 """How far the position may go, and what is dialled with it."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
-from streamlease.feed.events import Advance, Dial
+from streamlease.feed.events import Advance, Dial, Message
 from streamlease.feed.feed import Feed, RecordShape, Resume
 from streamlease.model import Position
 from tests.core.feed.driver import WALL_MS, Driver, event, jetstream, nostr, path, ticker
@@ -29,6 +31,43 @@ def test_the_position_never_falls_when_sequences_run_backwards() -> None:
         driver.acknowledge_all()
     assert driver.sequence() == 10
     assert len(driver.all(Advance)) == 2
+
+
+def test_the_position_passes_no_record_that_came_late_and_is_not_durable_yet() -> None:
+    driver = Driver(jetstream())
+    driver.stream()
+    for sequence in (10, 30, 25, 20, 28, 40):
+        driver.message({"time_us": sequence})
+    followed = []
+    for number in range(1, 7):
+        driver.acknowledge(number)
+        followed.append(driver.sequence())
+    assert followed == [10, 20, 20, 28, 30, 40]
+
+
+def test_where_the_record_of_a_cursor_is_not_sent_again_the_position_stays_before_one_that_came_late() -> None:
+    feed = jetstream()
+    driver = Driver(replace(feed, resume=replace(feed.resume, inclusive=False)))
+    driver.stream()
+    for sequence in (10, 30, 20, 40):
+        driver.message({"time_us": sequence})
+    followed = []
+    for number in range(1, 5):
+        driver.acknowledge(number)
+        followed.append(driver.sequence())
+    assert followed == [10, 10, 30, 40]
+
+
+def test_what_came_late_in_a_message_of_several_holds_the_position_until_all_of_it_is_durable() -> None:
+    frame: list[Any] = [{"time_us": 20}, {"time_us": 30}]
+    driver = Driver(replace(jetstream(), decode=lambda data: frame if data == "" else [json.loads(data)]))
+    driver.stream()
+    driver.message({"time_us": 40})
+    driver.on(Message("", WALL_MS))
+    driver.acknowledge(2)
+    assert driver.sequence() == 20
+    driver.acknowledge(3)
+    assert driver.sequence() == 40
 
 
 def test_an_acknowledgement_of_what_was_never_delivered_moves_nothing_past_what_was() -> None:

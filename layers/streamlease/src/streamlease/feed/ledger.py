@@ -5,6 +5,8 @@ The position is the sequence below which every record is durable, so it follows 
 - of what came in one message none advances before all of it is durable;
 - where many records share a sequence and the upstream goes on *after* a cursor, it stays one sequence behind, for the
   last one's siblings may still come;
+- where a sequence falls behind those before it, it waits for that record, too: at it, if the upstream sends the record
+  of a cursor again, else before it;
 - it never falls, however sequences run; texts, which have no order of their own, have that of their first delivery.
 """
 
@@ -33,6 +35,12 @@ class Ledger:
         self._rewind_elsewhere = feed.resume.rewind_elsewhere
         self._elsewhere = feed.resume.elsewhere
         self._may_follow = feed.resume.inclusive or feed.record.unique
+        self._inclusive = feed.resume.inclusive
+        self._highest: Rank = float("-inf")
+        """Of all deliveries."""
+        self._behind: deque[tuple[int, Rank, Sequence]] | None = None
+        """Of what waits and has a lower rank than something delivered before: the lowest, the lowest after that, and so
+        on. Few feeds have any."""
         self._replaying = False
         self._gate = 0
         self._numeric = feed.record.sequence_type == "number"
@@ -98,7 +106,17 @@ class Ledger:
         if sequence is not None:
             rank = self.rank(sequence) if isinstance(sequence, str) else sequence
             self._pending.append((number, rank, sequence))
+            if rank >= self._highest:
+                self._highest = rank
+            elif self._numeric:
+                self._falls_behind(number, rank, sequence)
         return number
+
+    def _falls_behind(self, number: int, rank: Rank, sequence: Sequence) -> None:
+        behind = self._behind = deque() if self._behind is None else self._behind
+        while behind and behind[-1][1] >= rank:
+            behind.pop()
+        behind.append((number, rank, sequence))
 
     def together(self, first: int, *, whole: bool = True) -> None:
         """The deliveries from number `first` on came in one message: no position may lie within it. Of one that is not
@@ -108,11 +126,14 @@ class Ledger:
             several.append(pending.pop())
         if whole:
             pending.extend((self.delivered, rank, sequence) for _, rank, sequence in reversed(several))
+        if self._behind:
+            self._behind = deque((self.delivered if n >= first else n, r, s) for n, r, s in self._behind)
 
     def forget(self) -> None:
         """The cursor is worth nothing any more. The position stays what it is until a new sequence is durable, and no
         sequence from before counts for it."""
         self._pending.clear()
+        self._behind, self._highest = None, float("-inf")
         self._order = None
         self._ranks.clear()
         self._rank = self._greatest = self._below = None
@@ -168,6 +189,8 @@ class Ledger:
         if self._replaying or self.acknowledged < self._gate:
             return None
         safe = self._greatest if self._may_follow else self._below
+        if self._behind:
+            safe = self._before_what_waits(safe)
         if safe is None or (self._rank is not None and safe[0] <= self._rank):
             return None
         self._rank, sequence = safe
@@ -179,3 +202,15 @@ class Ledger:
         else:
             self.position = Position(sequence, self._instance)
         return self.position
+
+    def _before_what_waits(self, safe: tuple[Rank, Sequence] | None) -> tuple[Rank, Sequence] | None:
+        """As far as the position may go for what fell behind."""
+        behind = self._behind
+        while behind and behind[0][0] <= self.acknowledged:
+            behind.popleft()
+        if not behind or safe is None:
+            return safe
+        _, rank, sequence = behind[0]
+        if safe[0] < rank:
+            return safe
+        return (rank, sequence) if self._inclusive else None
