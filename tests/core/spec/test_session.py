@@ -183,6 +183,11 @@ def test_it_is_said_in_words_with_no_secret_and_no_query() -> None:
         ),
         ({"fetch": {"url": "https://a.test/?token=hunter2"}}, "fetch.url parameter token holds a secret in the clear"),
         (
+            {"open": ['{"op": "login", "args": [{"apiKey": "hunter2"}]}']},
+            "holds a secret in the clear at args[0].apiKey",
+        ),
+        ({"query": {"listenKey": "hunter2"}}, "query has listenKey, which holds a secret in the clear"),
+        (
             {"keepalive": {"message": {"send": "ping", "every": "interval"}}},
             "keepalive.message.every is interval, which",
         ),

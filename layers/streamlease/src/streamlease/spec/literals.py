@@ -1,5 +1,6 @@
 """Secrets written out where a reference belongs. Told by the name they stand under; never by showing the value."""
 
+import json
 import re
 from typing import Final
 from urllib.parse import unquote_plus
@@ -8,7 +9,18 @@ from streamlease.spec.placeholders import USE_A_REFERENCE, holds_reference
 from streamlease.spec.unfit import Unfit
 
 _HEADERS: Final = frozenset({"authorization", "proxyauthorization", "cookie"})
-_ENDINGS: Final = ("token", "secret", "password", "passphrase", "passwd", "apikey", "accesskey", "privatekey", "jwt")
+_ENDINGS: Final = (
+    "token",
+    "secret",
+    "password",
+    "passphrase",
+    "passwd",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "listenkey",
+    "jwt",
+)
 _WHOLE_NAMES: Final = frozenset({"auth", "sig", "signature", "ticket", "credential", "credentials"})
 _AMBIGUOUS: Final = "token"
 """In a message it may name a coin as well as a secret."""
@@ -39,6 +51,17 @@ def message(template: object, path: str = "") -> None:
     elif isinstance(template, list):
         for index, value in enumerate(template):
             message(value, f"{path.removesuffix('.')}[{index}].")
+    elif isinstance(template, str) and not path:
+        message(_container(template))
+
+
+def _container(text: str) -> object:
+    """The map or list that a text is in JSON; None for any other."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict | list) else None
 
 
 def url_parameters(url: str) -> list[tuple[str, str]]:
