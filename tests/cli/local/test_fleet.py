@@ -40,6 +40,17 @@ def test_each_worker_has_a_name_an_id_and_a_log_of_its_own(tmp_path: Path) -> No
     assert workers.running == []
 
 
+def test_the_run_s_folder_has_the_pid_of_a_worker_as_long_as_it_runs(tmp_path: Path) -> None:
+    with fleet(tmp_path) as workers:
+        first, second = workers.start(2)
+        pids = [int((tmp_path / f"worker-{number}.pid").read_text()) for number in (1, 2)]
+        assert pids == [first.process.pid, second.process.pid]
+        os.kill(pids[0], signal.SIGKILL)
+        assert first.process.wait(10) == -signal.SIGKILL
+        assert [path.name for path in tmp_path.glob("*.pid")] == ["worker-2.pid"]
+    assert not list(tmp_path.glob("*.pid"))
+
+
 def test_a_terminated_worker_drains_and_a_killed_one_does_not(tmp_path: Path) -> None:
     with fleet(tmp_path) as workers:
         first, second, third = workers.start(3)

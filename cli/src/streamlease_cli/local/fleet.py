@@ -67,8 +67,13 @@ class Fleet:
         name = f"worker-{len(self.workers) + 1}"
         environment = {**self._environment, "STREAMLEASE_HEALTH_FILE": str(self._folder / f"{name}.health")}
         log = self._folder / f"{name}.log"
-        worker = Worker(name, Process(Command(name, self._command, environment, self._folder, log, grace_s=10.0)))
+        pid_file = self._folder / f"{name}.pid"
+        command = Command(name, self._command, environment, self._folder, log, remove=[pid_file], grace_s=10.0)
+        worker = Worker(name, Process(command))
         self.workers.append(worker)
+        pid_file.write_text(f"{worker.process.pid}\n")
+        if not worker.is_running:  # it ended first, and its guard found nothing to remove
+            pid_file.unlink(missing_ok=True)
         return worker
 
     def start(self, count: int) -> list[Worker]:

@@ -184,6 +184,7 @@ def _introduce(wanted: Wanted, system: System, fleet: Fleet, folder: Path, sink:
     shown.say(f"  {command} ls        (or workers, describe ID, stop ID, rm ID --stop; {command} --help)")
     if is_file:
         shown.say(f"  tail -f {path}")
+    shown.say(f"  kill -9 $(cat {near(folder / 'worker-1.pid')})        (worker-1 dies: watch others take over)")
     shown.say("Ctrl-C ends everything, and empties the tables")
 
 
