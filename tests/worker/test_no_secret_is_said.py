@@ -4,6 +4,7 @@ The upstreams here give back all they were told, in every place from which words
 """
 
 import asyncio
+import base64
 import itertools
 import json
 import logging
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamlease.feed.computed import Hmac
+from streamlease.feed.computed import Encoded, Hmac
 from streamlease.feed.events import Route, Tls
 from streamlease.feed.feed import Feed, Fetching, Keepalive, Retry
 from streamlease.model import Position, StatusState
@@ -141,6 +142,18 @@ def test_w34_no_secret_is_said_whatever_the_upstream_gives_back(deed: hostile.De
     heard = asyncio.run(main())
     assert any("BACKOFF" in line or "FAILED" in line for line in heard)
     assert [line for line in heard if any(needle in line for needle in NEEDLES)] == []
+
+
+def test_w34_nor_what_was_computed_of_one_such_as_basic_authentication() -> None:
+    async def main() -> list[str]:
+        async with hostile.upstream(refuses_with_all_it_heard) as url:
+            basic = {"basic": Encoded("user:{env:HEADER}")}
+            headers = {"Authorization": "Basic {=basic}"}
+            return await told(replace(feed_at(url), url=url, headers=headers, computed=basic, open_messages=()))
+
+    heard = asyncio.run(main())
+    assert any("Basic ***" in line for line in heard)
+    assert [line for line in heard if base64.b64encode(b"user:header")[:12].decode() in line] == []
 
 
 @pytest.mark.parametrize(

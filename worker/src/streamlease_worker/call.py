@@ -11,7 +11,7 @@ from streamlease.feed.events import Fetch, Fetched
 from streamlease.feed.secrets import NotSent, SecretError, resolved
 from streamlease_worker.fence import Fence, Fenced
 from streamlease_worker.fetch import Unfetched
-from streamlease_worker.secrets import Lookup, redact
+from streamlease_worker.secrets import Lookup, made_of_secrets, redact
 from streamlease_worker.turns import NextTurn, Turn
 
 
@@ -85,4 +85,5 @@ class Call:
             return await self._fetch(filled)
         except Unfetched as error:
             self.counted = error.counted
-            return Fetched(command.socket, error=redact(str(error), values.values()))
+            made = made_of_secrets(command.headers, filled.headers)
+            return Fetched(command.socket, error=redact(str(error), (*values.values(), *made)))

@@ -105,6 +105,14 @@ class Secrets:
         return _field(reference, key, value) if key else value
 
 
+def made_of_secrets(headers: Mapping[str, str], filled: Mapping[str, str]) -> tuple[str, ...]:
+    """What headers hold once they are filled in and not before: secrets, and what is computed of them, such as the
+    base64 of basic authentication or a token, which are as good as the secret."""
+    return tuple(
+        word for name, text in filled.items() for word in text.split() if word not in headers.get(name, "").split()
+    )
+
+
 def redact(text: str, values: Iterable[str]) -> str:
     """`text` without the values of secrets, as they stand or as they went out and came back: percent-encoded, escaped
     as JSON, made one printable line of, without the blanks around it, or cut off at the end of the text."""

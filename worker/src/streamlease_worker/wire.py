@@ -12,7 +12,7 @@ from streamlease.feed.events import Close, Closed, Dial, Event, Message, Opened,
 from streamlease.feed.secrets import NotSent, SecretError, resolved
 from streamlease_worker.fence import Fence, Fenced
 from streamlease_worker.pending import Pending
-from streamlease_worker.secrets import Lookup, redact
+from streamlease_worker.secrets import Lookup, made_of_secrets, redact
 from streamlease_worker.transport import Socket, SocketEnded, Transport
 from streamlease_worker.turns import NextTurn
 
@@ -38,6 +38,7 @@ class Wire:
         "_fence",
         "_happened",
         "_helpers",
+        "_made",
         "_moment",
         "_number",
         "_opening",
@@ -85,6 +86,8 @@ class Wire:
         self._pending = pending
         self._wall_ms = wall_ms
         self._values: Mapping[str, str] = {}
+        self._made: tuple[str, ...] = ()
+        """What of the dial's headers was made of secrets."""
         self._socket: Socket | None = None
         self._unsendable: str | None = None
         self._closing = False
@@ -178,6 +181,7 @@ class Wire:
             try:
                 self._values = await self._secrets(fresh=dial.fresh_secrets)
                 filled = resolved(dial, self._values, self._moment() if dial.computed else None)
+                self._made = made_of_secrets(dial.headers, filled.headers)
                 if turn.lapsed:
                     continue
                 self._fence.check()
@@ -245,4 +249,4 @@ class Wire:
             self._writing = None
 
     def _redacted(self, closed: Closed) -> Closed:
-        return replace(closed, error=redact(closed.error, self._values.values()))
+        return replace(closed, error=redact(closed.error, (*self._values.values(), *self._made)))
