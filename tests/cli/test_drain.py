@@ -34,10 +34,20 @@ def test_l29_a_worker_is_asked_by_its_own_item_in_the_name_of_who_asks() -> None
     assert "drain_requested" not in item(system, "task-a-1")
 
 
-def test_the_beginning_of_ids_names_all_that_begin_so_and_one_id_only_itself() -> None:
+def test_the_beginning_of_several_ids_is_refused_with_the_list_and_nobody_is_asked() -> None:
+    system = fleet()
+    system.terminal = True
+    result = system.run("drain", "task-b", "task-a")
+    assert result.exit_code == 2
+    assert "'task-a' is the beginning of 2 workers' ids (task-a-1, task-a-2): say more of the one" in result.stderr
+    assert all("drain_requested" not in item(system, name) for name in ("task-a-1", "task-a-2", "task-b"))
+    assert system.run("drain", "task-a-2", "task-a-1").exit_code == 0, "each was named"
+
+
+def test_with_yes_the_beginning_of_ids_names_all_that_begin_so_and_one_id_only_itself() -> None:
     system = fleet()
     system.join("task-b-2")
-    said = system.json("drain", "task-a", "task-b")
+    said = system.json("drain", "task-a", "task-b", "--yes")
     assert [one["worker_id"] for one in said] == ["task-a-1", "task-a-2", "task-b"]
     assert said[0] == {"worker_id": "task-a-1", "outcome": "asked", "owned": 3, "detail": None}
 
@@ -59,13 +69,14 @@ def test_who_has_ended_is_nobody_to_be_drained() -> None:
 
 def test_where_nobody_else_would_take_over_a_person_is_asked() -> None:
     system = fleet()
-    refused = system.run("drain", "task")
+    every = ("task-a-1", "task-a-2", "task-b")
+    refused = system.run("drain", *every)
     assert refused.exit_code == 2
     assert "No other worker of the test system is LIVE: 9 connections would wait" in refused.stderr
     assert "drain_requested" not in item(system, "task-b")
     system.terminal = True
-    assert system.run("drain", "task", typed="n\n").exit_code == 1
-    assert system.run("drain", "task", typed="y\n").exit_code == 0
+    assert system.run("drain", *every, typed="n\n").exit_code == 1
+    assert system.run("drain", *every, typed="y\n").exit_code == 0
     assert fleet().run("drain", "task", "--yes").exit_code == 0
 
 
@@ -104,7 +115,7 @@ def test_one_that_ended_meanwhile_is_said_so() -> None:
 def test_a_store_without_an_answer_fails_that_worker_and_asks_the_next() -> None:
     system = fleet()
     system.troubled.trouble(Unreachable("no answer"))
-    result = system.run("drain", "task-a")
+    result = system.run("drain", "task-a-1", "task-a-2")
     assert result.exit_code == 1
     assert "task-a-1: failed" in result.stdout
     assert item(system, "task-a-2")["drain_requested"] == ARN

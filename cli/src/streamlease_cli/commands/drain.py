@@ -47,9 +47,10 @@ class Told:
 def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes: bool) -> None:
     """Let workers give up all that they hold, each connection once and with its newest position, and end.
 
-    WORKER is an id of `streamlease workers`, or the beginning of ids. Each learns of it at its next heartbeat, takes
-    nothing from then on, and exits with code 0; ECS starts another in its place. What they held goes to the others.
-    There is no way back. Asks first where no other worker would be there to take over.
+    WORKER is an id of `streamlease workers`, or the beginning of one; one that several ids begin with is refused,
+    unless --yes says that all of them are meant. Each learns of it at its next heartbeat, takes nothing from then on,
+    and exits with code 0; ECS starts another in its place. What they held goes to the others. There is no way back.
+    Asks first where no other worker would be there to take over.
 
     \b
     Examples:
@@ -61,7 +62,7 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
     members = found.members
     for problem in found.malformed:
         note_malformed(problem)
-    chosen = _choose(names, members, session)
+    chosen = _choose(names, members, session, several=yes)
     going = {member.worker_id for member in chosen}
     staying = [m for m in members if m.state is MemberState.LIVE and m.worker_id not in going]
     if not staying:
@@ -82,8 +83,9 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
         raise Failed("not every worker has been drained: see above")
 
 
-def _choose(names: Sequence[str], members: Iterable[Member], session: Session) -> list[Member]:
-    """Raises BadInput where a name is nobody's who runs: nothing is done then."""
+def _choose(names: Sequence[str], members: Iterable[Member], session: Session, *, several: bool) -> list[Member]:
+    """Raises BadInput where a name is nobody's who runs, or that of several where only one may be meant: nothing is
+    done then."""
     running = {member.worker_id: member for member in members if member.state in RUNNING}
     chosen: dict[str, Member] = {}
     for name in names:
@@ -92,6 +94,11 @@ def _choose(names: Sequence[str], members: Iterable[Member], session: Session) -
             raise BadInput(
                 f"no worker that runs in {session.place} has an id that is, or begins with, {clean(name)!r}:"
                 " see `streamlease workers`"
+            )
+        if len(found) > 1 and not several:
+            raise BadInput(
+                f"{clean(name)!r} is the beginning of {len(found)} workers' ids ({some(sorted(found), 10)}):"
+                " say more of the one that is meant, name each, or say --yes for all of them"
             )
         chosen |= {worker_id: running[worker_id] for worker_id in found}
     return [chosen[worker_id] for worker_id in sorted(chosen)]
