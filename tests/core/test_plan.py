@@ -42,6 +42,11 @@ def test_a_sweep_asks_each_key_once(configured: int, ever: int) -> None:
     assert plan.BARE_SHARD in keys
 
 
+def test_a_single_shard_has_no_number() -> None:
+    assert plan.sweep_shards(1, 0) == plan.sweep_shards(0, 1) == plan.sweep_shards(1, 1) == ("STARTED",)
+    assert plan.sweep_shards(2, 1) == ("STARTED", "STARTED#0", "STARTED#1")
+
+
 @given(NAMES, st.integers(2, 64))
 def test_a_shard_is_the_crc_of_the_id(connection_id: str, shards: int) -> None:
     assert plan.shard(connection_id, shards) == f"STARTED#{crc32(connection_id.encode()) % shards}"
@@ -78,6 +83,24 @@ def test_only_the_living_count_in_the_summary(everybody: list[Member], unowned: 
     assert replace(fleet, shares=None) == expected
 
 
+def test_a_member_lives_up_to_the_millisecond_of_its_expiry() -> None:
+    (last,) = (replace(each, lease_expires_at_ms=NOW_MS) for each in members(7))
+    assert plan.live([last], now_ms=NOW_MS) == (last,)
+    assert plan.live([last], now_ms=NOW_MS + 1) == ()
+    assert plan.summary([last], unowned=0, shards=1, now_ms=NOW_MS).owned == 7
+    assert plan.summary([last], unowned=0, shards=1, now_ms=NOW_MS + 1).owned == 0
+
+
+def test_a_summary_goes_on_from_the_one_before() -> None:
+    """Twenty that one counts no more are still shared for a while: somebody has just taken them."""
+    before = plan.summary(members(60, 100), unowned=0, shards=1, now_ms=NOW_MS - 1_000)
+    following = plan.summary(members(40, 100), unowned=0, shards=1, now_ms=NOW_MS, before=before)
+    alone = plan.summary(members(40, 100), unowned=0, shards=1, now_ms=NOW_MS)
+    assert following.shares is not None
+    assert alone.shares is not None
+    assert (following.shares.total, alone.shares.total) == (160, 140)
+
+
 def test_a_dead_workers_connections_are_counted_once() -> None:
     """They are unowned by now; as its own as well, each survivor could take twice what it should."""
     everybody = [replace(each, capacity=1_000) for each in members(100, 100, 100)]
@@ -105,6 +128,22 @@ def test_m18_a_cold_fleet_has_a_share_of_what_waits() -> None:
     assert plan.fair_share(fleet) == 4
     assert plan.share(None, "w0") is None
     assert plan.fair_share(None) is None
+
+
+def test_a_summary_that_knows_no_shares_is_divided_evenly() -> None:
+    """A release that knows none wrote it."""
+    assert plan.share(FleetSummary(NOW_MS, live=2, owned=5, unowned=2, shards=1), "w0") == 4
+
+
+def test_one_worker_alone_has_a_share_of_all_and_of_a_single_connection_too() -> None:
+    assert plan.fair_share(FleetSummary(NOW_MS, live=1, owned=3, unowned=4, shards=1)) == 7
+    assert plan.fair_share(FleetSummary(NOW_MS, live=2, owned=0, unowned=1, shards=1)) == 1
+
+
+def test_a_slow_worker_is_given_the_part_of_a_share_that_it_can_bear() -> None:
+    fleet = plan.summary(members(20, 20), unowned=0, shards=1, now_ms=NOW_MS)
+    assert plan.share(fleet, "w0") == 20
+    assert plan.share(fleet, "w0", pace=50) == 10
 
 
 def test_where_there_is_nothing_to_share_capacity_alone_decides() -> None:
@@ -209,16 +248,19 @@ def test_a_removed_item_asks_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"connection_id": None}, "has no connection_id"),
-        ({"connection_id": ""}, "has no connection_id"),
-        ({"connection_id": 7}, "has no connection_id"),
-        ({"desired_state": None}, "'c1': desired_state is None"),
-        ({"desired_state": "RUNNING"}, "'c1': desired_state is 'RUNNING'"),
-        ({"lease_owner": "w1", "lease_expires_at_ms": None, "spec_version": "4"}, "'c1': spec_version is '4'"),
+        ({"connection_id": None}, "stream record: its image has no connection_id"),
+        ({"connection_id": ""}, "stream record: its image has no connection_id"),
+        ({"connection_id": 7}, "stream record: its image has no connection_id"),
+        ({"desired_state": None}, "connection 'c1': desired_state is None"),
+        ({"desired_state": "RUNNING"}, "connection 'c1': desired_state is 'RUNNING'"),
+        (
+            {"lease_owner": "w1", "lease_expires_at_ms": None, "spec_version": "4"},
+            "connection 'c1': spec_version is '4'",
+        ),
     ],
 )
 def test_a_poisoned_image_is_named(changes: dict[str, Any], problem: str) -> None:
-    with pytest.raises(Malformed, match=problem):
+    with pytest.raises(Malformed, match=f"^{problem}$"):
         plan.reaction(image(**changes), now_ms=NOW_MS)
 
 
@@ -245,5 +287,6 @@ def test_the_audit_finds_every_difference_and_nothing_that_agrees(
     }
 
 
-def test_the_audit_leaves_out_what_has_no_id() -> None:
-    assert plan.audit([{"spec_version": 1}, {"connection_id": 7}], {}) == Discrepancies((), ())
+def test_the_audit_leaves_out_what_has_no_id_and_goes_on() -> None:
+    rows: list[Item] = [{"spec_version": 1}, {"connection_id": 7}, {"connection_id": "c1", "spec_version": 1}]
+    assert plan.audit(rows, {}) == Discrepancies(("c1",), ())
