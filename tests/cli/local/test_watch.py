@@ -73,6 +73,7 @@ def test_a_worker_owns_what_it_claimed_until_it_released_it(worker: Worker) -> N
     ):
         says(worker, happened, "a")
         watch.look([worker])
+        assert watch.owned(worker) == frozenset({"a"} if row[0] else ())
         assert watch.row(worker) == WorkerRow("worker-1", "running", *row)
         assert watch.streaming([worker]) == row[1]
 

@@ -19,6 +19,7 @@ from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.fleet import Fleet
 from streamlease_cli.local.interrupt import Interrupted, interruptible
 from streamlease_cli.local.options import local_options, near, our_command, run
+from streamlease_cli.local.orphans import Orphans
 from streamlease_cli.local.progress import Picture, Progress, progress
 from streamlease_cli.local.publisher import Publisher, start_publisher
 from streamlease_cli.local.relay import Relay, launch_relay
@@ -30,6 +31,8 @@ from streamlease_cli.output import count, print_json
 from streamlease_cli.reporting import Reporting
 
 _LOOK_EVERY_S = 0.25
+_SWEPT_WITHIN_S = 5.0
+"""After a lease has run out a sweep has found it, and its summary is there to be read."""
 _RELAY_FEEDS = 20
 _RELAY_RATE = 10.0
 _FILE_SINK = "jsonl:"
@@ -139,7 +142,7 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
         _introduce(wanted, system, fleet, folder, sink, shown)
         watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None, shown.say)
         try:
-            _stay(system, service, watch, publisher, shown)
+            _stay(wanted.leases, system, service, watch, publisher, shown)
         except Interrupted:
             shown.say("ending: workers give up what they hold, then everything is stopped")
 
@@ -188,25 +191,33 @@ def _introduce(wanted: Wanted, system: System, fleet: Fleet, folder: Path, sink:
     shown.say("Ctrl-C ends everything, and empties the tables")
 
 
-def _stay(system: System, service: Service, watch: Watch, publisher: Publisher | None, shown: Progress) -> None:
+def _stay(
+    leases: Leases, system: System, service: Service, watch: Watch, publisher: Publisher | None, shown: Progress
+) -> None:
     """Raises LocalFault when the emulator or the upstream has ended."""
     began_s = time.monotonic()
     started = _started(system, shown)
+    orphans = Orphans((leases.timing.lease_ms + leases.timing.skew_ms) / 1000 + _SWEPT_WITHIN_S)
     while True:
         code = system.emulator.process.poll()
         if code is not None:
             raise LocalFault(f"the embedded AWS ended with {code}: {system.emulator.process.last_words()}")
         # Looked at first: what a worker wrote last is to be seen before its place is another's.
-        watch.look(service.workers)
+        before = service.workers
+        watch.look(before)
         for sentence in service.tend():
             shown.say(sentence)
+        now_s = time.monotonic()
+        for worker in before:
+            if worker not in service.workers:
+                orphans.left(watch.owned(worker), now_s)
         rows = tuple(watch.row(worker) for worker in service.workers)
-        owned = sum(row.owned for row in rows)
+        owned = frozenset[str]().union(*(watch.owned(worker) for worker in service.workers if worker.is_running))
         shown.show(
             Picture(
                 elapsed_s=time.monotonic() - began_s,
                 phase="running",
-                connections=max(owned, started()),
+                connections=max(len(owned) + orphans.count(owned, now_s), started()),
                 workers=rows,
                 published=publisher.published().stored if publisher else None,
                 delivered=watch.delivered,

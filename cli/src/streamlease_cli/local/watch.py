@@ -102,6 +102,10 @@ class Watch:
         """How many connections stream at those of the workers that run."""
         return sum(len(self._standings[worker.process.log].streaming) for worker in workers if worker.is_running)
 
+    def owned(self, worker: Worker) -> frozenset[str]:
+        """Ids of what its log says it holds: of one that has ended, what it did not release."""
+        return frozenset(self._standings[worker.process.log].owned)
+
     def row(self, worker: Worker) -> WorkerRow:
         code = worker.process.poll()
         if code is not None:
