@@ -41,6 +41,7 @@ class System:
     """One system, and the command line that works with it. `while_sleeping` is what the world does meanwhile."""
 
     def __init__(self) -> None:
+        self.settings = SETTINGS
         self.clock = SetClock()
         self.store = MemoryStore(self.clock)
         self.troubled = Troubled(self.store.perform)
@@ -67,7 +68,7 @@ class System:
 
     def _open(self, target: Target) -> Session:
         self.targets.append(target)
-        return Session(SETTINGS, self._perform, self._caller, "the test system")
+        return Session(self.settings, self._perform, self._caller, "the test system")
 
     def _perform(self, request: Request) -> object:
         return self.troubled.perform(request)

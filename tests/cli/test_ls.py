@@ -1,11 +1,13 @@
 """`streamlease ls`."""
 
+import dataclasses
+
 from streamlease import items
 from streamlease.errors import Denied
 from streamlease.lease import Checkpoint
-from streamlease.model import DesiredState, Position, Status, StatusState
+from streamlease.model import DesiredState, LeaseMode, Position, Status, StatusState
 from streamlease.write import Scan
-from tests.cli.system import System
+from tests.cli.system import SETTINGS, System
 
 
 def streaming(system: System, connection_id: str, *, worker_id: str = "worker-a", ago_ms: int = 63_000) -> None:
@@ -24,6 +26,27 @@ def test_a_row_says_what_is_wanted_who_holds_it_and_how_it_is() -> None:
     assert row.split() == [
         "jetstream", "STARTED", "worker-a", epoch, "STREAMING", "1m03s", "1725911162329308", "-",
     ]  # fmt: skip
+
+
+def test_in_worker_mode_it_says_that_the_item_s_position_is_not_the_newest() -> None:
+    system = System()
+    system.settings = dataclasses.replace(SETTINGS, mode=LeaseMode.WORKER)
+    system.add("jetstream")
+    assert system.run("ls").stderr == "", "nobody owns it: there is none that is newer"
+    system.claim("jetstream", mode=LeaseMode.WORKER)
+    assert "`describe ID` has the newest" in system.run("ls").stderr
+    assert "describe" not in system.run("ls", "--json").stderr
+    system.settings = SETTINGS
+    assert system.run("ls").stderr == ""
+
+
+def test_an_owner_is_named_by_its_id_or_by_the_beginning_of_it() -> None:
+    system = System()
+    system.add("a", "b", "c", "d")
+    for connection_id, owner in (("a", "task-1"), ("b", "task-1-b"), ("c", "task-2")):
+        system.claim(connection_id, owner)
+    for name, ids in (("task", "abc"), ("task-1", "a"), ("task-1-", "b"), ("ask", ""), ("", "")):
+        assert [row["connection_id"] for row in system.json("ls", "--owner", name)] == list(ids)
 
 
 def test_the_json_has_the_documented_keys() -> None:

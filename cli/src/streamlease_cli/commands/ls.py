@@ -1,12 +1,12 @@
 """`streamlease ls`: connections as rows, filtered and sorted."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import click
 
 from streamlease.errors import Malformed
 from streamlease.flows import control
-from streamlease.model import Connection, DesiredState, Status, StatusState
+from streamlease.model import Connection, DesiredState, LeaseMode, Status, StatusState
 from streamlease_cli import bulk
 from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
@@ -40,7 +40,7 @@ SORTS: Mapping[str, Key] = {
     multiple=True,
     help="Those in this desired state or with this status (repeat it for any of them).",
 )
-@click.option("--owner", metavar="WORKER", help="Those that this worker holds.")
+@click.option("--owner", metavar="WORKER", help="Those that this worker holds (its id, or the beginning of it).")
 @click.option("--unowned", is_flag=True, help="Those started that nobody holds.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="id", show_default=True, help="What to sort by.")
 @click.option("--reverse", is_flag=True, help="The last first.")
@@ -70,6 +70,7 @@ def ls(
     found = _read(invocation, session, selection, absent)
     now_ms = session.now_ms()
     wanted = {state.upper() for state in states}
+    owners = _named(owner or "", {c.lease_owner for c in found if c.lease_owner})
     shown = sorted(
         (
             c
@@ -79,7 +80,7 @@ def ls(
                 or c.desired_state.value in wanted
                 or (c.status is not None and c.status.state.value in wanted)
             )
-            and (owner is None or c.lease_owner == owner)
+            and (owner is None or (c.lease_owner is not None and c.lease_owner in owners))
             and (not unowned or is_unowned(c, now_ms=now_ms, timing=timing))
         ),
         key=SORTS[sort],
@@ -90,6 +91,11 @@ def ls(
             print_json(listed(connection, now_ms=now_ms, timing=timing))
     elif shown:
         print_table(COLUMNS, (_row(connection, now_ms) for connection in shown))
+        if session.settings.mode is LeaseMode.WORKER and any(connection.lease_owner for connection in shown):
+            note(
+                "LAST SEQUENCE is what each connection's own item has, which in worker mode is seldom written while"
+                " it is owned: `describe ID` has the newest"
+            )
     elif not absent:
         note(
             f"no connection matches in {session.place}"
@@ -102,6 +108,11 @@ def ls(
                 print_json({"connection_id": connection_id, "error": why})
             note(clean(why))
         raise click.exceptions.Exit(FAILED)
+
+
+def _named(name: str, owners: Collection[str]) -> Collection[str]:
+    """The owner of that id, else those whose ids begin so."""
+    return {name} if name in owners else {owner for owner in owners if name and owner.startswith(name)}
 
 
 def _read(
