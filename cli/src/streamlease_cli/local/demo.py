@@ -4,6 +4,7 @@ python -m streamlease_cli.local.demo --seconds 90 --workers 3 --connections 200 
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from streamlease_cli.local.report import Limits, Report, as_json, report, unmet
 from streamlease_cli.local.runs import describe, new_run, place_if_free
 from streamlease_cli.local.scenario import Plan, Scenario, Setting
 from streamlease_cli.local.system import Leases, deployed
-from streamlease_cli.output import note, print_json
+from streamlease_cli.output import count, note, print_json
 from streamlease_cli.reporting import Reporting
 
 _MOST_OVER_LEASE_S = 5.0
@@ -137,12 +138,21 @@ def demo(
     for sentence in shortcomings:
         note(f"not met: {sentence}")
     if shortcomings:
+        note(of_the_machine(os.getloadavg()[0], os.process_cpu_count() or 1))
         raise click.exceptions.Exit(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 if everything promised was kept to."""
     return run(demo, arguments, "make demo")
+
+
+def of_the_machine(load: float, cores: int) -> str:
+    """Whether a shortage of CPU may be why a limit was missed. `load`: the mean of the last minute."""
+    told = f"this machine has {count(cores, 'core')} and had a load of {load:.1f} in the last minute"
+    if load > cores:
+        return f"{told}: a shortage of CPU does this, so run it again on a quieter machine, or with fewer --connections"
+    return f"{told}: a shortage of CPU does this, but is not likely here; the workers' logs are in the run's folder"
 
 
 def _demonstrate(wanted: Wanted, shown: Progress) -> tuple[Report, dict[str, str], list[str], dict[str, object]]:

@@ -122,10 +122,13 @@ class Scenario:
     def _kill(self, worker: Worker) -> Departure:
         held = self._watch.row(worker).owned
         self._gone.append(worker)
+        since_s = time.monotonic()
         departure = self._setting.fleet.kill(worker)
         worker.process.wait(_DRAINED_WITHIN_S)  # or the next look might still count what it held
         self._shown.say(f"{worker.name} was killed (SIGKILL); it held {held} connections")
-        self._recover(f"{worker.name} was killed", "all connections stream again", self._plan.limits.kill_gap_s)
+        self._recover(
+            f"{worker.name} was killed", "all connections stream again", since_s, self._plan.limits.kill_gap_s
+        )
         return departure
 
     def _replace(self, worker: Worker) -> tuple[Departure, list[str]]:
@@ -135,10 +138,12 @@ class Scenario:
         held = self._watch.row(worker).owned
         self._gone.append(worker)
         self._watch.draining.add(worker.name)
+        since_s = time.monotonic()
         departure = self._setting.fleet.terminate(worker)
         self._shown.say(f"{new.name} has joined, so {worker.name} is told to go (SIGTERM); it held {held} connections")
         ended = self._until(lambda: not worker.is_running, f"{worker.name} drains", _DRAINED_WITHIN_S)
-        self._recover(f"{worker.name} drains", f"{worker.name} has drained, all connections stream", _DRAINED_WITHIN_S)
+        what = f"{worker.name} has drained, all connections stream"
+        self._recover(f"{worker.name} drains", what, since_s, _DRAINED_WITHIN_S)
         if not ended:
             return departure, [f"{worker.name} had not drained after {_DRAINED_WITHIN_S:g} s"]
         code = worker.process.poll()
@@ -152,10 +157,10 @@ class Scenario:
             f"{name} ended with {code}, not 0, at the end" for name, code in codes.items() if code and name not in gone
         ]
 
-    def _recover(self, phase: str, what: str, limit_s: float) -> None:
-        since_s = time.monotonic()
+    def _recover(self, phase: str, what: str, since_s: float, limit_s: float) -> None:
+        """`since_s`: when the worker was sent its signal. No connection's gap is longer than what is said here."""
         if self._until(self._all_stream, phase, limit_s + _OVER_S):
-            self._shown.say(f"{what}, after {time.monotonic() - since_s:.1f} s")
+            self._shown.say(f"{what}, {time.monotonic() - since_s:.1f} s after the signal")
         else:
             self._shown.say(f"not all connections stream again after {limit_s + _OVER_S:g} s")
 
