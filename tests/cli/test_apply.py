@@ -108,15 +108,15 @@ def test_a_dry_run_shows_each_field_and_writes_nothing(feeds: Path) -> None:
     result = system.run("apply", "-f", str(feeds), "--dry-run")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "posts: changed",
+        "posts: would be changed",
         "  - labels.env: dev",
         "  + spec.record.sequence: time_us",
         "  + spec.resume.query.cursor: {sequence}",
         "  + spec.resume.rewind: 1",
         "  ~ upstream_url: wss://old.example/ → wss://jetstream.example/subscribe",
-        "likes: created",
+        "likes: would be created",
     ]
-    assert result.stderr == "1 changed, 1 created\n"
+    assert result.stderr == "1 would be changed, 1 would be created\nnothing was written: this was a dry run\n"
     assert not any(is_write(request) for request in system.troubled.performed)
     assert system.callers == 0
 
@@ -291,7 +291,7 @@ def test_a_dry_run_shows_what_a_prune_would_delete(feeds: Path) -> None:
     system = pruned_system()
     result = system.run("apply", "-f", str(feeds), "--prune", "-l", "team=feeds", "--dry-run")
     assert result.exit_code == 0
-    assert "old: deleted" in result.stdout.splitlines()
+    assert "old: would be deleted" in result.stdout.splitlines()
     assert system.has("old")
 
 

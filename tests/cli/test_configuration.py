@@ -85,7 +85,7 @@ def test_the_local_system_is_used_where_nothing_else_is_said() -> None:
 
 @pytest.mark.parametrize("target", [Target(region="us-east-1"), Target(profile="prod")])
 def test_a_region_or_profile_means_an_account_and_not_the_local_system(target: Target) -> None:
-    with pytest.raises(BadInput, match="name a deployed stack with --stack"):
+    with pytest.raises(BadInput, match=r"name a deployed stack with --stack.* leave out --region and --profile"):
         resolved(target, {}, LOCAL)
 
 

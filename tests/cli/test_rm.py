@@ -107,7 +107,7 @@ def test_nothing_is_deleted_where_nobody_can_be_asked() -> None:
     refused = system.run("rm", "a")
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "Error: Delete 1 connection of the test system, with their positions: a? Nobody can be asked here: say --yes to"
+        "Error: Delete 1 connection of the test system, with its position: a? Nobody can be asked here: say --yes to"
         " go ahead\n"
     )
     assert system.has("a")

@@ -59,11 +59,12 @@ def applied(wanted: Wanted, settled: Settled) -> Outcome:
 
 def would_apply(wanted: Wanted, settled: Settled) -> Outcome:
     below = tuple(_told(change) for change in settled.changes) if settled.outcome == "changed" else ()
-    return Outcome(wanted.connection_id, settled.outcome, None, _more(settled.changes, dry_run=True), below)
+    told = "unchanged" if settled.outcome == "unchanged" else f"would be {settled.outcome}"
+    return Outcome(wanted.connection_id, settled.outcome, None, _more(settled.changes, dry_run=True), below, told)
 
 
 def would_prune(one: Chosen) -> Outcome:
-    return Outcome(one.connection_id, "deleted", None, _more((), dry_run=True))
+    return Outcome(one.connection_id, "deleted", None, _more((), dry_run=True), in_words="would be deleted")
 
 
 def pruned(outcome: Outcome) -> Outcome:

@@ -112,10 +112,14 @@ def resolve(
         return Deployment(ours, {}, place, target.region, target.profile)
     local = local_system() if target == Target() else None
     if local is None:
+        here = (
+            "start one on this machine with `streamlease up`; where one runs, run this inside its checkout"
+            if target == Target()
+            else "leave out --region and --profile, which mean an account, to work with the system of `streamlease up`"
+        )
         raise BadInput(
             "nothing says which system to work with: name a deployed stack with --stack (or STREAMLEASE_STACK),"
-            f" set {TABLE_VARIABLES[Table.CONNECTIONS]} and the other STREAMLEASE_* variables,"
-            " or start one on this machine with `streamlease up`"
+            f" set {TABLE_VARIABLES[Table.CONNECTIONS]} and the other STREAMLEASE_* variables, or {here}"
         )
     return Deployment(
         environment=_over_outputs(ours, local.outputs, local.stack),

@@ -30,6 +30,12 @@ class Outcome:
     """Further keys for programs."""
     below: tuple[str, ...] = ()
     """Further lines for people."""
+    in_words: str = ""
+    """What people are told in the place of `outcome`, where that is another word."""
+
+    @property
+    def told(self) -> str:
+        return self.in_words or self.outcome.replace("_", " ")
 
     @property
     def failed(self) -> bool:
@@ -45,6 +51,7 @@ class Progress(AbstractContextManager["Progress"]):
 
     def __init__(self, total: int, *, verb: str, as_json: bool, monotonic_s: Callable[[], float]) -> None:
         self.counts: Counter[str] = Counter()
+        self._told: dict[str, str] = {}
         self._total = total
         self._verb = verb
         self._json = as_json
@@ -66,7 +73,7 @@ class Progress(AbstractContextManager["Progress"]):
     ) -> None:
         self._bar.close()
         done = self.counts.total()
-        parts = [f"{number:,} {word.replace('_', ' ')}" for word, number in sorted(self.counts.items())]
+        parts = [f"{number:,} {self._told[word]}" for word, number in sorted(self.counts.items())]
         if kind is not None and issubclass(kind, KeyboardInterrupt | GeneratorExit):
             note(f"interrupted after {done:,} of {self._total:,}: run the same command again to go on")
         if parts and (self._total > 1 or self._quiet):
@@ -78,6 +85,7 @@ class Progress(AbstractContextManager["Progress"]):
 
     def tell(self, outcome: Outcome) -> None:
         self.counts[outcome.outcome] += 1
+        self._told[outcome.outcome] = outcome.told
         self._advance()
         if self._json:
             print_json(
@@ -90,7 +98,7 @@ class Progress(AbstractContextManager["Progress"]):
             )
         elif outcome.failed or not self._quiet:
             detail = f": {outcome.detail}" if outcome.detail else ""
-            click.echo(clean(f"{outcome.connection_id}: {outcome.outcome.replace('_', ' ')}{detail}"))
+            click.echo(clean(f"{outcome.connection_id}: {outcome.told}{detail}"))
             for line in outcome.below:
                 click.echo(clean(f"  {line}"))
 

@@ -81,17 +81,17 @@ def apply(
         return
 
     if dry_run:
-        tell_all(
-            invocation,
-            _preview(invocation, wanted, doomed, parallel),
-            total=len(wanted) + len(doomed),
-            verb="comparing",
-        )
+        outcomes = _preview(invocation, wanted, doomed, parallel)
+        try:
+            tell_all(invocation, outcomes, total=len(wanted) + len(doomed), verb="comparing")
+        finally:
+            note("nothing was written: this was a dry run")
         return
     if doomed:
+        positions = "its position" if len(doomed) == 1 else "their positions"
         confirm(
-            f"Delete {count(len(doomed), 'connection')} of {session.place} that the files do not speak of, with their"
-            f" positions: {some([one.connection_id for one in doomed])}?",
+            f"Delete {count(len(doomed), 'connection')} of {session.place} that the files do not speak of, with"
+            f" {positions}: {some([one.connection_id for one in doomed])}?",
             yes=yes,
             stdin_is_terminal=invocation.stdin_is_terminal,
         )

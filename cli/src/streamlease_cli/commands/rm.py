@@ -52,8 +52,9 @@ def rm(
         return
     names = some([one.connection_id for one in chosen])
     what = count(len(chosen), "malformed item" if malformed else "connection")
+    positions = "its position" if len(chosen) == 1 else "their positions"
     confirm(
-        f"Delete {what} of {session.place}, with their positions: {names}?",
+        f"Delete {what} of {session.place}, with {positions}: {names}?",
         yes=yes,
         stdin_is_terminal=invocation.stdin_is_terminal,
     )
