@@ -17,9 +17,9 @@ from streamlease.model import DesiredState, LeaseMode, Member, MemberState
 from streamlease.settings import Settings
 from streamlease.timing import Timing
 from streamlease.write import Applied, Item, Put, Table, Value
+from streamlease_cli.commandline import cli
 from streamlease_cli.configuration import Target
 from streamlease_cli.invocation import Invocation
-from streamlease_cli.main import cli
 from streamlease_cli.session import Session
 from tests.fakes.clock import SetClock
 from tests.fakes.memory import MemoryStore

@@ -93,3 +93,40 @@ def test_who_stops_listening_leaves_the_rest_undone() -> None:
     next(attempts)
     attempts.close()  # type: ignore[attr-defined]
     assert len(done) <= 10
+
+
+def test_once_interrupted_what_is_on_its_way_is_answered_and_nothing_more_is_begun() -> None:
+    begun, may_end, came = threading.Barrier(5), threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def act(number: int) -> int:
+        if number < 4:
+            begun.wait(timeout=30)
+            assert may_end.wait(timeout=30)
+        done.append(number)
+        return number
+
+    def interrupt() -> None:
+        begun.wait(timeout=30)
+        came.set()
+        may_end.set()
+
+    person = threading.Thread(target=interrupt)
+    person.start()
+    answered = list(each(range(1_000), act, parallel=4, sleep=no_sleep, is_interrupted=came.is_set))
+    person.join()
+    assert sorted(tried.subject for tried in answered) == sorted(done), "each that was done is told of"
+    assert {0, 1, 2, 3} <= set(done)
+    assert len(done) <= 2 * 4, "at most what had been handed to the pool"
+
+
+def test_what_fails_after_the_interruption_is_not_tried_again() -> None:
+    tries: list[str] = []
+
+    def act(subject: str) -> None:
+        tries.append(subject)
+        raise Throttled("slow down")
+
+    (tried,) = each(["a"], act, parallel=1, sleep=no_sleep, is_interrupted=lambda: bool(tries))
+    assert isinstance(tried.problem, Throttled)
+    assert len(tries) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streamlease_cli.main import COMMANDS, cli
+from streamlease_cli.commandline import COMMANDS, cli
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 SECTIONS: dict[str, str] = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from streamlease_cli.commandline import COMMANDS, cli
 from streamlease_cli.configuration import Target
 from streamlease_cli.errors import BadInput
-from streamlease_cli.main import COMMANDS, cli
 from streamlease_cli.session import Session
 from tests.cli.system import System
 

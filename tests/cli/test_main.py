@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from streamlease.errors import Denied, Unreachable
 from streamlease.flow import Request
 from streamlease.settings import Misconfigured
+from streamlease_cli.commandline import COMMANDS, cli
 from streamlease_cli.configuration import Deployment, LocalSystem, Target
 from streamlease_cli.errors import BadInput
-from streamlease_cli.main import COMMANDS, cli
 from streamlease_cli.session import Session
 from tests.cli.system import SETTINGS, System
 
@@ -122,7 +122,7 @@ def test_what_is_asked_after_a_command_s_name_holds_for_its_errors_too(tmp_path:
 
 def test_help_loads_neither_the_aws_sdk_nor_the_terminal_library() -> None:
     code = (
-        "import sys; from streamlease_cli.main import cli\n"
+        "import sys; from streamlease_cli.commandline import cli\n"
         "try: cli(['--help'])\n"
         "except SystemExit: pass\n"
         "print([name for name in ('boto3', 'botocore', 'rich', 'pydantic', 'yaml', 'asyncio') if name in sys.modules])"

@@ -12,9 +12,9 @@ from streamlease.model import LeaseMode
 from streamlease.settings import TIMINGS
 from streamlease.timing import Timing
 from streamlease_cli.capacity import limits, shards_needed, timing_for, window
+from streamlease_cli.commandline import cli
 from streamlease_cli.costing import Fleet, bill, envelope_bytes, flow, positions_on_a_page, provisioned_kinesis, writes
 from streamlease_cli.errors import BadInput
-from streamlease_cli.main import cli
 from streamlease_cli.pricing import load_prices
 
 CONNECTION, WORKER = LeaseMode.CONNECTION, LeaseMode.WORKER

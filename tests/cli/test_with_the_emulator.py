@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streamlease_cli.aws_smoke import STEPS, aws_smoke
+from streamlease_cli.commandline import cli
 from streamlease_cli.configuration import LOCAL_FILE
 from streamlease_cli.local.checkout import REGION, find_checkout
 from streamlease_cli.local.emulator import DIRECT, Emulator, start_emulator
-from streamlease_cli.main import cli
 from tests.fakes.tables import RESOURCES, create_table_requests
 
 pytestmark = [pytest.mark.emulator, pytest.mark.xdist_group("cli-emulator")]

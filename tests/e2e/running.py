@@ -15,9 +15,9 @@ from typing import IO, Any, cast
 import boto3
 from click.testing import CliRunner, Result
 
+from streamlease_cli.commandline import cli
 from streamlease_cli.local.checkout import REGION, find_checkout
 from streamlease_cli.local.emulator import DIRECT
-from streamlease_cli.main import cli
 
 STARTED_WITHIN_S = 120.0
 ENDED_WITHIN_S = 60.0

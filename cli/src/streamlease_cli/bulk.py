@@ -1,6 +1,7 @@
 """The same thing done to thousands of connections: side by side, with patience for what passes, and an end where
 nothing works. Results come as they are known; whatever is left out is found again by the same command."""
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,6 +15,9 @@ LONGEST_PAUSE_S = 5.0
 HOPELESS = 20
 HOPELESS_ROUNDS = 3
 """After 20 faults in a row, or three for each that is tried at once if that is more, the rest is not tried."""
+
+_LOOK_EVERY_S = 0.2
+"""Whether it was interrupted meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +34,37 @@ class GivenUp(Fault):
 
 
 def each[T, R](
-    subjects: Iterable[T], act: Callable[[T], R], *, parallel: int, sleep: Callable[[float], None]
+    subjects: Iterable[T],
+    act: Callable[[T], R],
+    *,
+    parallel: int,
+    sleep: Callable[[float], None],
+    is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Tried[T, R]]:
     """`act` on each subject, at most `parallel` at once, yielded as they end, in no order.
 
-    A fault that may pass is tried again a few times over. Raises GivenUp, with the last fault's sentence.
+    A fault that may pass is tried again a few times over. Once interrupted nothing more is begun, and what is on its
+    way is yielded with its answer. Raises GivenUp, with the last fault's sentence.
     """
     waiting: set[Future[Tried[T, R]]] = set()
     faults = 0
     hopeless = max(HOPELESS, HOPELESS_ROUNDS * parallel)
 
     def attempt(subject: T) -> Tried[T, R]:
-        return _patiently(subject, act, sleep)
+        return _patiently(subject, act, sleep, is_interrupted)
 
     with ThreadPoolExecutor(parallel, thread_name_prefix="bulk") as pool:
         rest = iter(subjects)
         try:
             while True:
-                for subject in rest:
+                if is_interrupted():
+                    waiting = {future for future in waiting if not future.cancel()}
+                    rest = iter(())
+                for subject in itertools.islice(rest, max(0, 2 * parallel - len(waiting))):
                     waiting.add(pool.submit(attempt, subject))
-                    if len(waiting) >= 2 * parallel:
-                        break
                 if not waiting:
                     return
-                ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                ended, waiting = wait(waiting, _LOOK_EVERY_S, return_when=FIRST_COMPLETED)
                 for future in ended:
                     tried = future.result()
                     faults = faults + 1 if isinstance(tried.problem, Fault) else 0
@@ -69,7 +80,9 @@ def each[T, R](
                 future.cancel()
 
 
-def _patiently[T, R](subject: T, act: Callable[[T], R], sleep: Callable[[float], None]) -> Tried[T, R]:
+def _patiently[T, R](
+    subject: T, act: Callable[[T], R], sleep: Callable[[float], None], is_interrupted: Callable[[], bool]
+) -> Tried[T, R]:
     tries = 0
     while True:
         tries += 1
@@ -78,6 +91,6 @@ def _patiently[T, R](subject: T, act: Callable[[T], R], sleep: Callable[[float],
         except Malformed as problem:
             return Tried(subject, None, problem)
         except Fault as fault:
-            if not fault.retryable or tries == TRIES:
+            if not fault.retryable or tries == TRIES or is_interrupted():
                 return Tried(subject, None, fault)
         sleep(random.uniform(0, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)))

@@ -11,7 +11,6 @@ from streamlease.items import LATEST_SECONDS
 from streamlease.model import MemberState
 from streamlease.timing import Timing
 from streamlease.write import Absent, Applied, Condition, Delete, Equals, Item, Present, Read, Table, all_of
-from streamlease_cli import bulk
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.progress import Outcome, failed
 from streamlease_cli.selection import Chosen
@@ -72,7 +71,7 @@ def discard_all(invocation: Invocation, chosen: Sequence[Chosen], parallel: int)
     def act(one: Chosen) -> Gone | Kept:
         return session.run(discard(one.connection_id, timing))
 
-    for tried in bulk.each(chosen, act, parallel=parallel, sleep=invocation.sleep):
+    for tried in invocation.each(chosen, act, parallel):
         connection_id = tried.subject.connection_id
         match tried.result:
             case None:

@@ -1,5 +1,7 @@
 """What the command line itself finds wrong, and the sentence and exit code of every error that may reach it."""
 
+from typing import IO, Any, override
+
 import click
 
 from streamlease.errors import Malformed, StreamleaseError, Unreachable
@@ -9,6 +11,9 @@ FAILED = 1
 """It was tried and failed, in whole or in part."""
 BAD_INPUT = 2
 """Usage, a file, a setting, or the name of a stack, profile or region cannot be right: nothing was done."""
+
+INTERRUPTED = 130
+"""Ctrl-C: what a shell says of a process that SIGINT ended."""
 
 
 class BadInput(StreamleaseError):
@@ -29,6 +34,16 @@ class ReportedBadInput(click.ClickException):
     """Bad input as a person reads it: one sentence on standard error."""
 
     exit_code = BAD_INPUT
+
+
+class ReportedInterruption(click.ClickException):
+    """Ctrl-C, as a person reads it: how far it came, where that is known, and no error."""
+
+    exit_code = INTERRUPTED
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.format_message(), file=file, err=file is None)
 
 
 def reported(error: Exception, *, unreachable_hint: str = "") -> click.ClickException:

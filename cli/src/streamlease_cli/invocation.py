@@ -2,13 +2,15 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from streamlease_cli import bulk
 from streamlease_cli.configuration import Target
+from streamlease_cli.interruption import Interruption
 from streamlease_cli.session import Session, open_session
 
 MOST_AT_ONCE = 32
@@ -26,6 +28,7 @@ class Invocation:
     open_session: Callable[[Target], Session] = open_session
     sleep: Callable[[float], None] = time.sleep
     monotonic_s: Callable[[], float] = time.monotonic
+    interruption: Interruption = field(default_factory=Interruption)
     stdin_is_terminal: Callable[[], bool] = field(default=lambda: sys.stdin.isatty())
     _session: Session | None = field(default=None, init=False)
 
@@ -38,6 +41,10 @@ class Invocation:
         if self._session is None:
             self._session = self.open_session(self.target)
         return self._session
+
+    def each[T, R](self, subjects: Iterable[T], act: Callable[[T], R], parallel: int) -> Iterator[bulk.Tried[T, R]]:
+        """`bulk.each`, with this run's patience and interruption."""
+        return bulk.each(subjects, act, parallel=parallel, sleep=self.sleep, is_interrupted=self.interruption)
 
     @property
     def unreachable_hint(self) -> str:

@@ -82,15 +82,18 @@ def _width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 
 
 def confirm(question: str, *, yes: bool, stdin_is_terminal: Callable[[], bool]) -> None:
-    """Ask before something that cannot be taken back. Raises Failed for a no, BadInput where nobody can be asked."""
+    """Ask before something that cannot be taken back. Raises Failed for a no, BadInput where nobody can be asked, and
+    KeyboardInterrupt for a Ctrl-C."""
     if yes:
         return
     if not stdin_is_terminal():
         raise BadInput(f"{question} Nobody can be asked here: say --yes to go ahead")
     try:
         is_wanted = click.confirm(question, err=True)
-    except click.Abort:  # the end of the input, or Ctrl-C
+    except click.Abort as abort:  # the end of the input, or Ctrl-C
         note("")
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt("nothing was done") from None
         is_wanted = False
     if not is_wanted:
         raise Failed("nothing was done, since the answer was no")

@@ -12,7 +12,7 @@ from streamlease.flows import control
 from streamlease.flows.control import Operator
 from streamlease.lease import Absentee, Busy, Done
 from streamlease.model import DesiredState
-from streamlease_cli import bulk, procedures
+from streamlease_cli import procedures
 from streamlease_cli.errors import stored_wrong
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.progress import Outcome, failed
@@ -59,7 +59,7 @@ def remove(invocation: Invocation, chosen: Sequence[Chosen], terms: Terms) -> It
     pending: Sequence[Chosen] = chosen
     while True:
         held: list[Chosen] = []
-        for tried in bulk.each(pending, act, parallel=terms.parallel, sleep=sleep):
+        for tried in invocation.each(pending, act, terms.parallel):
             one = tried.subject
             match tried.result:
                 case None:
@@ -72,6 +72,8 @@ def remove(invocation: Invocation, chosen: Sequence[Chosen], terms: Terms) -> It
                     yield failed(one.connection_id, _started(terms.stop))
                 case Busy():
                     held.append(one)
+        if invocation.interruption():
+            return
         if not held or invocation.monotonic_s() >= until_s:
             break
         sleep(ROUND_S)

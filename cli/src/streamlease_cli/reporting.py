@@ -8,7 +8,7 @@ from typing import override
 
 import click
 
-from streamlease_cli.errors import reported, sentence
+from streamlease_cli.errors import ReportedInterruption, reported, sentence
 from streamlease_cli.invocation import Invocation
 from streamlease_cli.output import print_json
 
@@ -28,6 +28,8 @@ class Reporting(click.Command):
         except click.ClickException as error:
             _tell(ctx, error)
             raise
+        except KeyboardInterrupt as interrupt:
+            raise _interrupted(ctx, interrupt) from None
 
     @override
     def invoke(self, ctx: click.Context) -> object:
@@ -40,12 +42,20 @@ class Reporting(click.Command):
         except click.ClickException as error:
             _tell(ctx, error)
             raise
+        except KeyboardInterrupt as interrupt:
+            raise _interrupted(ctx, interrupt) from None
         except Exception as error:  # noqa: BLE001 - nobody else would turn it into a sentence
             if invocation.debug:
                 traceback.print_exc(file=sys.stderr)
             told = reported(error, unreachable_hint=invocation.unreachable_hint)
             _tell(ctx, told)
             raise told from None
+
+
+def _interrupted(ctx: click.Context, interrupt: KeyboardInterrupt) -> click.ClickException:
+    told = ReportedInterruption(": ".join(("interrupted", *map(str, interrupt.args))))
+    _tell(ctx, told)
+    return told
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from streamlease.model import DesiredState
-from streamlease_cli import bulk, procedures
+from streamlease_cli import procedures
 from streamlease_cli.applying import applied, owned_by, pruned, to_prune, would_apply, would_prune
 from streamlease_cli.documents import load_or_refuse
 from streamlease_cli.errors import stored_wrong
@@ -111,11 +111,12 @@ def _preview(
         return would_apply(one, session.run(procedures.preview(one)))
 
     found: dict[str, Outcome] = {}
-    for tried in bulk.each(wanted, act, parallel=parallel, sleep=invocation.sleep):
+    for tried in invocation.each(wanted, act, parallel):
         connection_id = tried.subject.connection_id
         found[connection_id] = tried.result or _failed(connection_id, tried.problem, dry_run=True)
     for one in wanted:
-        yield found[one.connection_id]
+        if one.connection_id in found:  # unless interrupted, all are
+            yield found[one.connection_id]
     yield from map(would_prune, doomed)
 
 
@@ -129,9 +130,11 @@ def _apply(
         return applied(one, session.run(procedures.settle(one, operator)))
 
     failures = 0
-    for tried in bulk.each(wanted, act, parallel=terms.parallel, sleep=invocation.sleep):
+    for tried in invocation.each(wanted, act, terms.parallel):
         failures += tried.result is None
         yield tried.result or _failed(tried.subject.connection_id, tried.problem, dry_run=False)
+    if invocation.interruption():
+        return
     if doomed and failures:
         note("nothing is deleted, since not everything could be applied: run the same command again")
         return

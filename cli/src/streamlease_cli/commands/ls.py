@@ -7,7 +7,6 @@ import click
 from streamlease.errors import Malformed
 from streamlease.flows import control
 from streamlease.model import Connection, DesiredState, LeaseMode, Status, StatusState
-from streamlease_cli import bulk
 from streamlease_cli.errors import FAILED, stored_wrong
 from streamlease_cli.invocation import Invocation, pass_invocation, target_options
 from streamlease_cli.output import age, clean, note, note_malformed, print_json, print_table
@@ -125,7 +124,7 @@ def _read(
     def read(one: Chosen) -> Connection | None:
         return session.run(control.find(one.connection_id))
 
-    for tried in bulk.each(unread, read, parallel=_READS_AT_ONCE, sleep=invocation.sleep):
+    for tried in invocation.each(unread, read, _READS_AT_ONCE):
         connection_id = tried.subject.connection_id
         if isinstance(tried.problem, Malformed):
             absent[connection_id] = stored_wrong(tried.problem)
