@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +95,28 @@ def test_what_is_free_is_left_to_those_who_have_waited_longer_as_long_as_they_sa
     silent = plan(others, HOST, ask(*range(10, 30)), at(LIMIT.queue_ms + SKEW_MS + 1)).outcome
     assert isinstance(silent, Taken)
     assert silent.dials == 10
+
+
+def test_a_silent_workers_place_is_kept_for_a_minute_at_most_and_those_that_wait_say_so_within_it() -> None:
+    hours = host_budget("upstream.example", "eu", Limit(dials=100, per_ms=3_600_000))
+    others = Ledger(1, (), (Queue("worker-0", NOW_MS, 100, NOW_MS),))
+    assert isinstance(plan(others, hours, ask(10), at(60_000)).outcome, Later)
+    assert isinstance(plan(others, hours, ask(10), at(60_001 + SKEW_MS)).outcome, Taken)
+    full = Ledger(1, (Slice("other", 100, NOW_MS),), (Queue("worker-1", NOW_MS, 1, NOW_MS),))
+    look = plan(full, hours, ask(0), at(29_000))
+    assert look.write is None
+    assert look.outcome.again_ms <= NOW_MS + 60_000  # type: ignore[union-attr]
+    assert plan(full, hours, ask(0), at(30_000)).write is not None
+
+
+def test_who_waits_no_more_gives_up_its_place_by_one_write_and_takes_nothing() -> None:
+    queues = (Queue("worker-1", NOW_MS, 95, NOW_MS), Queue("worker-2", NOW_MS, 3, NOW_MS))
+    before = Ledger(4, (Slice("s1", 10, NOW_MS + 6_000),), queues)
+    goes = replace(ask(spent=(Spent("s1", 3, NOW_MS + 200),)), waiting_ms=())
+    left = plan(before, HOST, goes, at(300))
+    assert left.outcome.ledger == Ledger(5, (Slice("s1", 3, NOW_MS + 200),), queues[1:])
+    assert left.write is not None
+    assert plan(left.outcome.ledger, HOST, goes, at(400)).write is None, "there is nothing to give up"
 
 
 def test_who_gets_nothing_writes_down_once_that_it_waits() -> None:

@@ -87,6 +87,12 @@ class Fleet:
         left, worker.tickets = len(worker.tickets), {}
         return left
 
+    def drain(self, worker: Worker) -> None:
+        """It gives up all that waits there, in order."""
+        for number in list(worker.tickets):
+            del worker.tickets[number]
+            self.act(worker, worker.gate.gone(number, self.clock(worker)))
+
     def clock(self, worker: Worker) -> Instant:
         return Instant(self.now_ms / 1_000, START_MS + self.now_ms + worker.ahead_ms)
 

@@ -52,6 +52,23 @@ def test_a_dead_workers_place_in_the_queue_is_not_kept_for_long() -> None:
     assert at_ms < 8 * MINUTES
 
 
+@pytest.mark.parametrize(("drained", "longest_ms"), [(True, 22 * S), (False, 65 * S)])
+def test_free_dials_wait_no_more_than_a_look_for_a_drained_worker_and_a_minute_for_a_dead_one(
+    drained: bool, longest_ms: int
+) -> None:
+    """All that wait are somebody else's now. What is free is not to be kept for who is gone."""
+    fleet = Fleet((HOST,))
+    gone, stays = fleet.worker(), fleet.worker()
+    for number in range(600):
+        fleet.at(number, lambda: fleet.want(gone))
+    fleet.at(240 * S, lambda: fleet.want(stays))
+    fleet.at(304 * S, lambda: fleet.drain(gone) if drained else _dies(fleet, gone))
+    fleet.run(20 * MINUTES)
+    (at_ms,) = [at_ms for at_ms, _, name in fleet.dialled if name == "worker-1"]
+    assert sum(1 for each, _, _ in fleet.dialled if each < 304 * S) <= 420, "there was something free"
+    assert at_ms - 304 * S < longest_ms
+
+
 def _dies(fleet: Fleet, worker: Worker) -> None:
     fleet.crash(worker)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from streamlease.budget import Ask, Budget, Later, Ledger, Limit, Slice, Spent, Taken, host_budget
+from streamlease.budget import Ask, Budget, Later, Ledger, Limit, Queue, Slice, Spent, Taken, host_budget
 from streamlease.errors import Unreachable
-from streamlease.timing import Instant
+from streamlease.timing import SKEW_MS, Instant
 from streamlease_worker.dial_gate import (
     FLEET_DIALS_A_SECOND,
     MOST_UNDER_WAY,
@@ -187,6 +187,55 @@ def test_after_a_fault_the_same_ask_goes_out_again() -> None:
     bench.want(HOST)
     bench.wait(1)
     assert bench.takes[-1].ask == bench.takes[0].ask
+
+
+def _waits(bench: Bench, by: str = "worker-1") -> None:
+    """The table's answer: nothing now, and it is known that `by` waits."""
+    ledger = Ledger(1, (), (Queue(by, bench.clock.wall_ms, 1, bench.clock.wall_ms),))
+    later = Later(bench.clock.wall_ms + 20_000, ledger)
+    bench.do(bench.gate.answered(HOST, later, bench.clock()))
+
+
+def test_a_place_in_the_queue_is_given_up_at_once_when_nobody_waits_any_more() -> None:
+    bench = Bench()
+    numbers = [bench.want(HOST), bench.want(HOST)]
+    _waits(bench)
+    bench.gone(numbers[0])
+    assert len(bench.takes) == 1
+    bench.gone(numbers[1])
+    assert [take.ask.waiting_ms for take in bench.takes[1:]] == [()]
+    bench.do(bench.gate.answered(HOST, Unreachable("it timed out"), bench.clock()))
+    bench.wait(1)
+    assert [take.ask.waiting_ms for take in bench.takes[2:]] == [()], "again, until it is known to have landed"
+    bench.do(bench.gate.answered(HOST, Later(bench.clock.wall_ms, Ledger()), bench.clock()))
+    bench.wait(60)
+    assert len(bench.takes) == 3
+    assert bench.gate.due_s is None
+
+
+def test_no_place_is_given_up_that_nobody_had_or_that_lapses_by_itself() -> None:
+    bench = Bench()
+    number = bench.want(HOST)
+    _waits(bench, "somebody else")
+    bench.gone(number)
+    assert len(bench.takes) == 1
+    number = bench.want(HOST)
+    bench.wait(21)
+    bench.do(bench.gate.answered(HOST, Unreachable("it timed out"), bench.clock()))
+    bench.clock.advance(HOST.limit.queue_ms + SKEW_MS)
+    bench.gone(number)
+    assert len(bench.takes) == 2
+
+
+def test_who_waits_again_asks_for_a_slice_and_not_for_its_place_to_be_given_up() -> None:
+    bench = Bench()
+    number = bench.want(HOST)
+    _waits(bench)
+    bench.gone(number)
+    bench.do(bench.gate.answered(HOST, Unreachable("it timed out"), bench.clock()))
+    bench.want(HOST)
+    bench.wait(1)
+    assert len(bench.takes[-1].ask.waiting_ms) == 1
 
 
 def test_a_ledger_seen_a_while_ago_is_read_again() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streamlease.budget import Ask, Budget, Later, Ledger, Taken
 from streamlease.errors import Fault
-from streamlease.timing import Instant
+from streamlease.timing import SKEW_MS, Instant
 from streamlease_worker.dial_pool import Pool, Slice, Ticket
 from streamlease_worker.jitter import backoff_s, draw
 
@@ -127,6 +127,8 @@ class DialGate:
             return self.tick(now)
         pool.failures, pool.ask = 0, None
         pool.ledger, pool.seen_s = outcome.ledger, now.mono_s
+        if not any(queue.worker_id == self._worker_id for queue in outcome.ledger.queues):
+            pool.place_until_s = float("-inf")
         if isinstance(outcome, Taken):
             pool.slices.append(Slice(ask.slice_id, outcome.dials, outcome.dials, outcome.until_s, 0, now.wall_ms))
             pool.spent = pool.spent[len(ask.spent) :]
@@ -192,17 +194,21 @@ class DialGate:
     def _asking(self, now: Instant) -> list[Command]:
         out: list[Command] = []
         for budget, pool in tuple(self._pools.items()):
-            if pool.in_flight or not pool.waiting or pool.left(now.mono_s):
+            leaves = not pool.waiting and now.mono_s < pool.place_until_s
+            if pool.in_flight or (not pool.waiting and not leaves) or (pool.waiting and pool.left(now.mono_s)):
                 if not pool.waiting and not pool.slices and not pool.in_flight:
                     del self._pools[budget]
                 continue
-            if now.mono_s < pool.again_s:
+            if now.mono_s < pool.again_s and (pool.failures or not leaves):
                 self._due(pool.again_s, now)
                 continue
-            if pool.ask is None:
+            if pool.ask is None or bool(pool.ask.waiting_ms) == leaves:
+                # Others are kept waiting by a place that nobody has. What an ask may have taken counts as spent.
                 self._asks += 1
                 since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting)
                 pool.ask = Ask(self._worker_id, f"{self._worker_id}#{self._asks}", tuple(since_ms), tuple(pool.spent))
+            if pool.waiting:
+                pool.place_until_s = now.mono_s + (budget.limit.queue_ms + SKEW_MS) / 1000
             pool.in_flight = True
             out.append(Take(budget, pool.ask, pool.ledger if now.mono_s - pool.seen_s < FRESH_S else None))
         return out

@@ -33,6 +33,8 @@ class Pool:
     failures: int = 0
     ledger: Ledger | None = None
     seen_s: float = float("-inf")
+    place_until_s: float = float("-inf")
+    """So long the ledger may say that somebody waits here."""
 
     def left(self, now_s: float) -> int:
         return sum(each.left for each in self.slices if each.until_s > now_s)

@@ -24,7 +24,8 @@ SHARE_OF_A_SLICE = 10
 LONGEST_SLICE_MS = 30_000
 SHORTEST_SLICE_MS = 5_000
 """Secrets are looked up between a turn and its dial."""
-SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 600_000
+SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 60_000
+"""Those that wait look more often, and say it again after half of it: so long what a dead one wanted is left to it."""
 RESERVED_MS = 1_000
 """How soon to look again while what is free is left to others, who have waited for longer."""
 LONGEST_LOOK_MS = 20_000
@@ -113,7 +114,8 @@ class Ask:
     worker_id: str
     slice_id: str
     waiting_ms: tuple[int, ...]
-    """Since when each of those waits that wants a dial of this slice, the oldest first. One at least."""
+    """Since when each of those waits that wants a dial of this slice, the oldest first. Nothing: nobody waits any more,
+    and the place in the queue is given up."""
     spent: tuple[Spent, ...] = ()
 
 
@@ -160,6 +162,12 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     others = tuple(
         q for q in ledger.queues if q.worker_id != ask.worker_id and now_ms - q.said_ms <= limit.queue_ms + skew_ms
     )
+    known = next((q for q in ledger.queues if q.worker_id == ask.worker_id), None)
+    if not ask.waiting_ms:
+        if known is None:
+            return Plan(Later(now_ms, replace(ledger, slices=slices)), None)
+        after = Ledger(ledger.revision + 1, slices, others)
+        return Plan(Later(now_ms, after), _put(ledger, after, budget))
     mine = (ask.waiting_ms[0], ask.worker_id)
     ahead = sum(q.waiting for q in others if (q.since_ms, q.worker_id) < mine)
     free = limit.dials - _counted(slices, limit, now_ms, skew_ms)
@@ -176,7 +184,6 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
         ends = [each.until_ms + limit.per_ms + skew_ms for each in slices]
         again_ms = max(now_ms + 1, min((end for end in ends if end >= now_ms), default=now_ms) + 1)
     again_ms = min(again_ms, now_ms + limit.queue_ms // 2, now_ms + LONGEST_LOOK_MS)
-    known = next((q for q in ledger.queues if q.worker_id == ask.worker_id), None)
     waiting = len(ask.waiting_ms)
     if known is not None and now_ms - known.said_ms < limit.queue_ms // 2 and waiting <= 2 * known.waiting:
         return Plan(Later(again_ms, replace(ledger, slices=slices)), None)
