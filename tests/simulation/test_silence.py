@@ -65,3 +65,17 @@ def test_what_is_silent_to_everybody_is_put_off_and_claimed_by_nobody_meanwhile(
         assert not_before_ms > true_ms(stage.simulation.kernel.now_us)
         claims = [each for each in stage.writes("claim", after_us=BEGINS_US) if each.key[0] == item["connection_id"]]
         assert len(claims) == 1, "by the worker that was to try"
+
+
+@both
+def test_what_was_put_off_is_put_off_again_at_its_first_silence_and_not_tried_elsewhere_once_more(
+    mode: LeaseMode,
+) -> None:
+    stage = play(_watched(mode, who="*", lasts_us=400 * S))
+    assert stage.violations == []
+    for item in stage.simulation.store.connections():
+        given_up = [
+            _state(each) for each in stage.writes("release", after_us=BEGINS_US) if each.key[0] == item["connection_id"]
+        ]
+        assert given_up.count("QUARANTINED") > 1
+        assert given_up.count("YIELDED") == 1

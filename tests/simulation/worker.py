@@ -20,7 +20,7 @@ from streamlease.flows.bury import bury_expired
 from streamlease.flows.claim import Claimer, claim
 from streamlease.flows.sweep import Sweep, recount, stored_fleet, sweep
 from streamlease.membership import Joined
-from streamlease.model import FleetSummary, LeaseMode, Position, Status, StatusState
+from streamlease.model import FleetSummary, LeaseMode, Position, Status
 from streamlease.timing import Instant, Timing
 from streamlease_worker import keeper_events as ke
 from streamlease_worker import supervisor_events as se
@@ -29,6 +29,7 @@ from streamlease_worker.faults import Unsteady
 from streamlease_worker.fence import Fence
 from streamlease_worker.joining import Applicant, join, leave
 from streamlease_worker.keeper import Keeper
+from streamlease_worker.runs import GIVEN_UP
 from streamlease_worker.supervisor import Supervisor
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.check_dials import DialChecker
@@ -518,7 +519,7 @@ class Worker:
             draws=self._draws,
             cut_until=lambda: self._cut_until_us,
             dialling=self._dialling,
-            suspect=connection.status is not None and connection.status.state is StatusState.YIELDED,
+            suspect=connection.status is not None and connection.status.state in GIVEN_UP,
             seek=connection.seek,
         )
         self.runners[run] = runner
