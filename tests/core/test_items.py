@@ -1,7 +1,7 @@
 """Items become values and back; what does not follow the contract is named, never guessed at."""
 
 import contextlib
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamlease import items
 from streamlease.errors import Malformed
 from streamlease.model import Connection, FleetSummary, Member, Position, Seek, Status
+from streamlease.shares import divide
 from streamlease.write import Item
 from tests.core.strategies import CONNECTIONS, JSON, MEMBERS, NAMES, POSITIONS, STATUSES
 
@@ -154,6 +155,11 @@ def test_an_item_without_an_id_is_reported(connection_id: Any) -> None:
         ({"heartbeat": "1"}, "heartbeat must be a whole number, not str"),
         ({"lease_expires_at_ms": None}, "lease_expires_at_ms must be a whole number, not absent"),
         ({"load": 3}, "load must be a map, not int"),
+        ({"owned": 10**38 - 1}, "owned must be 0 to 1,000,000,000, not 99999"),
+        ({"owned": 10**9 + 1}, "owned must be 0 to 1,000,000,000"),
+        ({"owned": -1}, "owned must be 0 to 1,000,000,000, not -1"),
+        ({"capacity": 10**38 - 1}, "capacity must be 0 to 1,000,000,000, not 99999"),
+        ({"load": {"extra": 10**38 - 1}}, "load.extra must be 1,000,000,000 at most, not 99999"),
     ],
 )
 def test_a_malformed_member_is_reported_with_its_id(changes: dict[str, Any], problem: str) -> None:
@@ -205,3 +211,12 @@ def test_a_position_counts_unless_it_is_of_before_somebodys_word_to_forget_it(
 def test_a_status_that_only_a_later_release_knows_is_none() -> None:
     """Two releases work in one fleet: one that could not read such an item would claim it, and run it nowhere."""
     assert items.connection(an_item(status={"state": "FLYING", "since_ms": NOW_MS})).status is None
+
+
+def test_the_most_that_members_may_say_makes_shares_that_can_be_stored() -> None:
+    said: Item = {"owned": items.MOST_HELD, "capacity": items.MOST_HELD, "load": {"extra": items.MOST_HELD, "pace": 1}}
+    item: Item = {"worker_id": "w1", "state": "LIVE", "heartbeat": 0, "lease_expires_at_ms": NOW_MS, **said}
+    members = [replace(items.member(item), worker_id=f"w{n}") for n in range(1_000)]
+    shares = divide(members, unowned=items.MOST_HELD, before=None, before_ms=0, now_ms=NOW_MS)
+    assert shares is not None
+    assert all(value < items.LONGEST_NUMBER for value in items.shares_attribute(shares).values())  # type: ignore[operator]

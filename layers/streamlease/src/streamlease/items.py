@@ -28,6 +28,8 @@ LATEST_SECONDS = 100_000_000_000
 """A time in milliseconds below this would lie in 1973: somebody wrote seconds."""
 LONGEST_NUMBER = 10**38
 """DynamoDB keeps 38 digits of a number, and refuses more."""
+MOST_HELD = 10**9
+"""No worker holds so many, nor weighs so much. The fleet's shares are sums of such numbers, and have to be storable."""
 
 
 def connection(item: Item) -> Connection:
@@ -69,15 +71,24 @@ def member(item: Item) -> Member:
         heartbeat=_int(item, "heartbeat", where),
         lease_expires_at_ms=_int(item, "lease_expires_at_ms", where),
         generation=_optional_int(item, "generation", where) or 0,
-        capacity=_optional_int(item, "capacity", where) or 0,
-        owned=_optional_int(item, "owned", where) or 0,
+        capacity=_optional_count(item, "capacity", where),
+        owned=_optional_count(item, "owned", where),
         started_at_ms=_optional_int(item, "started_at_ms", where) or 0,
         zone=_optional_text(item, "zone", where) or "",
-        load=_mapping(item, "load", where, optional=True),
+        load=_load(item, where),
         buried_at_ms=_optional_int(item, "buried_at_ms", where),
         lease_ms=_optional_int(item, "lease_ms", where) or 0,
         drain_requested=_optional_text(item, "drain_requested", where),
     )
+
+
+def _load(item: Item, where: str) -> Mapping[str, Value]:
+    """As it is, for most of it is for people; what shares go by is bounded."""
+    load = _mapping(item, "load", where, optional=True)
+    extra = load.get("extra")
+    if isinstance(extra, int) and extra > MOST_HELD:
+        raise Malformed(where, f"load.extra must be {MOST_HELD:,} at most, not {extra}")
+    return load
 
 
 def fleet_summary(item: Item) -> FleetSummary:
@@ -264,6 +275,14 @@ def _int(item: Item, name: str, where: str) -> int:
 
 def _optional_int(item: Item, name: str, where: str) -> int | None:
     return None if item.get(name) is None else _int(item, name, where)
+
+
+def _optional_count(item: Item, name: str, where: str) -> int:
+    """A number of things that somebody holds; 0 where nothing is said."""
+    value = _optional_int(item, name, where) or 0
+    if not 0 <= value <= MOST_HELD:
+        raise Malformed(where, f"{name} must be 0 to {MOST_HELD:,}, not {value}")
+    return value
 
 
 def _mapping(item: Item, name: str, where: str, *, optional: bool = False) -> Mapping[str, Value]:
