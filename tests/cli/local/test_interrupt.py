@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -26,15 +28,35 @@ def test_what_handles_faults_does_not_catch_it() -> None:
     assert caught == []
 
 
-def test_a_second_signal_has_its_usual_effect() -> None:
-    def impatient() -> None:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGINT)
+def test_it_is_told_of_at_once_and_a_line_it_came_amidst_does_not_hinder_it() -> None:
+    said: list[str] = []
 
-    with pytest.raises(KeyboardInterrupt), interruptible():
-        impatient()
+    def amidst(line: str) -> None:
+        said.append(line)
+        raise RuntimeError("reentrant call")
+
+    with pytest.raises(Interrupted), interruptible(amidst):
+        signal.raise_signal(signal.SIGINT)
+    assert len(said) == 1
+    assert said[0].startswith("stopping: ")
+
+
+IMPATIENT = """
+import signal
+from streamlease_cli.local.interrupt import interruptible
+with interruptible():
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.raise_signal(signal.SIGINT)
+        print("it waited")
+"""
+
+
+def test_a_second_signal_is_the_end_then_and_there() -> None:
+    ended = subprocess.run([sys.executable, "-c", IMPATIENT], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "not waited for: what still runs is stopped\n"
 
 
 def test_afterwards_everything_is_as_it_was() -> None:

@@ -121,7 +121,7 @@ def demo(
         raise BadInput(f"--report: there is no folder {report_file.absolute().parent}: make it, or choose another")
     wanted = Wanted(checkout, leases, seconds, workers, connections, rate)
     try:
-        with interruptible(), progress(sys.stderr) as shown:
+        with progress(sys.stderr) as shown, interruptible(shown.say):
             result, names, shortcomings, ran = _demonstrate(wanted, shown)
     except Interrupted as interrupted:
         note("stopped before its end, so there is no report")

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,8 +101,12 @@ def up(
     """
     wanted = Wanted(checkout, leases, workers, capacity, port, _checked(sink), relay, invocation.as_json)
     try:
-        with interruptible(), only_system(checkout) as file, progress(sys.stderr) as shown:
-            _bring_up(wanted, file, shown)
+        with progress(sys.stderr) as shown, interruptible(shown.say), only_system(checkout) as file:
+            folder = new_run(checkout)
+            try:
+                _bring_up(wanted, file, folder, shown)
+            finally:
+                shown.say(f"everything has ended; records and logs are in {near(folder)}")
     except Interrupted as interrupted:
         raise click.exceptions.Exit(interrupted.exit_code) from None
 
@@ -124,9 +128,8 @@ def _checked(sink: str | None) -> str | None:
     return f"{_FILE_SINK}{path.absolute()}"
 
 
-def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
+def _bring_up(wanted: Wanted, file: Path, folder: Path, shown: Progress) -> None:
     """Everything, until Ctrl-C once it runs. Raises LocalFault, and Interrupted before that."""
-    folder = new_run(wanted.checkout)
     sink = wanted.sink or f"{_FILE_SINK}{folder / 'records.jsonl'}"
     with ExitStack() as stack:
         relay = stack.enter_context(launch_relay(wanted.checkout, folder / "relay.log")) if wanted.relay else None
@@ -141,10 +144,8 @@ def _bring_up(wanted: Wanted, file: Path, shown: Progress) -> None:
         describe(file, system.emulator.endpoint, system.stack.name, system.stack.outputs)
         _introduce(wanted, system, fleet, folder, sink, shown)
         watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None, shown.say)
-        try:
+        with suppress(Interrupted):  # the workers drain as after any other end
             _stay(wanted.leases, system, service, watch, publisher, shown)
-        except Interrupted:
-            shown.say("ending: workers give up what they hold, then everything is stopped")
 
 
 def _publishing(checkout: Checkout, relay: Relay, folder: Path, shown: Progress) -> Publisher:
