@@ -61,10 +61,16 @@ def test_a_name_that_is_nobodys_is_bad_input_and_nobody_is_asked(name: str) -> N
     assert "drain_requested" not in item(system, "task-b")
 
 
-def test_who_has_ended_is_nobody_to_be_drained() -> None:
+def test_who_has_ended_has_ended_already_and_nobody_is_asked_for_it() -> None:
     system = fleet()
     leave(system, "task-b")
-    assert system.run("drain", "task-b").exit_code == 2
+    result = system.run("drain", "task-b")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "task-b: had ended already\n", "")
+    assert system.callers == 0
+    [said] = system.json("drain", "task-b")
+    assert said == {"worker_id": "task-b", "outcome": "already_gone", "owned": 0, "detail": None}
+    asked = [one["worker_id"] for one in system.json("drain", "task-", "--yes")]
+    assert asked == ["task-a-1", "task-a-2"], "a beginning means those who run"
 
 
 def test_where_nobody_else_would_take_over_a_person_is_asked() -> None:

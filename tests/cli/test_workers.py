@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from streamlease import items
+from streamlease import items, membership
 from streamlease.model import MemberState
-from streamlease.write import Table
-from tests.cli.system import System
+from streamlease.write import Applied, Table
+from tests.cli.system import TIMING, System
 
 
 def fleet() -> System:
@@ -42,6 +42,7 @@ def test_the_json_has_the_documented_keys() -> None:
         "started_at_ms": system.clock.wall_ms - 1_504,
         "load": {"streaming": 30, "records_per_s": 12},
         "drain_requested": None,
+        "left": False,
     }
 
 
@@ -82,3 +83,23 @@ def test_a_fleet_without_workers_says_so() -> None:
     result = System().run("workers")
     assert result.exit_code == 0
     assert "no worker has joined the test system" in result.stderr
+
+
+def test_who_drained_and_ended_has_left_and_who_was_buried_is_dead() -> None:
+    system = System()
+    for name in ("drained", "killed"):
+        system.join(name)
+    system.store.perform(membership.leave("drained", now_ms=system.clock.wall_ms))
+    system.clock.advance(60_000)
+    [killed] = [m for m in map(items.member, system.store.items(Table.MEMBERS)) if m.worker_id == "killed"]
+    assert isinstance(
+        system.store.perform(membership.bury(killed, now_ms=system.clock.wall_ms, timing=TIMING)), Applied
+    )
+    assert [(row["worker_id"], row["state"], row["left"]) for row in system.json("workers")] == [
+        ("drained", "DEAD", True),
+        ("killed", "DEAD", False),
+    ]
+    assert [line.split()[:2] for line in system.run("workers").stdout.splitlines()[1:]] == [
+        ["drained", "LEFT"],
+        ["killed", "DEAD"],
+    ]

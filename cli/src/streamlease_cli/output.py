@@ -22,6 +22,7 @@ _STYLES: Mapping[str, str] = {
     "DEAD": "red",
     "STOPPED": "bright_black",
     "GONE": "bright_black",
+    "LEFT": "bright_black",
 }
 _LAST_AT_LEAST = 20
 _TURNING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))

@@ -73,6 +73,15 @@ def lease_left_ms(connection: Connection, owner: Member | None, *, now_ms: int) 
     return None if owner is None else owner.lease_expires_at_ms - now_ms
 
 
+def has_left(member: Member) -> bool:
+    """Whether it ended by itself, once it held nothing: others bury only what has let its lease run out."""
+    return (
+        member.state is MemberState.DEAD
+        and member.buried_at_ms is not None
+        and member.buried_at_ms <= member.lease_expires_at_ms
+    )
+
+
 def member(found: Member, share: int | None, *, now_ms: int, timing: Timing) -> dict[str, object]:
     """The keys of `workers --json`."""
     alive = found.state in (MemberState.LIVE, MemberState.DRAINING)
@@ -91,6 +100,7 @@ def member(found: Member, share: int | None, *, now_ms: int, timing: Timing) -> 
         "started_at_ms": found.started_at_ms,
         "load": dict(found.load),
         "drain_requested": found.drain_requested,
+        "left": has_left(found),
     }
 
 

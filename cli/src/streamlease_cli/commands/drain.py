@@ -1,6 +1,6 @@
 """`streamlease drain`: ask workers to give everything up and end, as SIGTERM does, from wherever a person is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,9 +63,11 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
     for problem in found.malformed:
         note_malformed(problem)
     chosen = _choose(names, members, session, several=yes)
+    ended = [member for member in chosen if member.state not in RUNNING]
+    chosen = [member for member in chosen if member.state in RUNNING]
     going = {member.worker_id for member in chosen}
     staying = [m for m in members if m.state is MemberState.LIVE and m.worker_id not in going]
-    if not staying:
+    if chosen and not staying:
         held = sum(member.owned for member in chosen)
         confirm(
             f"No other worker of {session.place} is LIVE: {count(held, 'connection')} would wait for one to start."
@@ -73,8 +75,10 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
             yes=yes,
             stdin_is_terminal=invocation.stdin_is_terminal,
         )
-    asked_by = session.caller()
-    told = [_ask(session, member, asked_by) for member in chosen]
+    told = [Told(member.worker_id, "already_gone", 0) for member in ended]
+    if chosen:
+        asked_by = session.caller()
+        told += [_ask(session, member, asked_by) for member in chosen]
     if wait_s:
         told = _wait(invocation, session, told, wait_s)
     for one in told:
@@ -84,15 +88,16 @@ def drain(invocation: Invocation, names: tuple[str, ...], wait_s: float, *, yes:
 
 
 def _choose(names: Sequence[str], members: Iterable[Member], session: Session, *, several: bool) -> list[Member]:
-    """Raises BadInput where a name is nobody's who runs, or that of several where only one may be meant: nothing is
-    done then."""
-    running = {member.worker_id: member for member in members if member.state in RUNNING}
+    """Those who run and, of a name that is nobody's who runs, who has ended. Raises BadInput where a name is nobody's,
+    or that of several where only one may be meant: nothing is done then."""
+    known = {member.worker_id: member for member in members}
+    running = {worker_id for worker_id, member in known.items() if member.state in RUNNING}
     chosen: dict[str, Member] = {}
     for name in names:
-        found = [name] if name in running else [each for each in running if name and each.startswith(name)]
+        found = _named(name, running) or _named(name, known)
         if not found:
             raise BadInput(
-                f"no worker that runs in {session.place} has an id that is, or begins with, {clean(name)!r}:"
+                f"no worker of {session.place} has an id that is, or begins with, {clean(name)!r}:"
                 " see `streamlease workers`"
             )
         if len(found) > 1 and not several:
@@ -100,8 +105,13 @@ def _choose(names: Sequence[str], members: Iterable[Member], session: Session, *
                 f"{clean(name)!r} is the beginning of {len(found)} workers' ids ({some(sorted(found), 10)}):"
                 " say more of the one that is meant, name each, or say --yes for all of them"
             )
-        chosen |= {worker_id: running[worker_id] for worker_id in found}
+        chosen |= {worker_id: known[worker_id] for worker_id in found}
     return [chosen[worker_id] for worker_id in sorted(chosen)]
+
+
+def _named(name: str, worker_ids: Collection[str]) -> list[str]:
+    """The worker of that id, else those whose ids begin so."""
+    return [name] if name in worker_ids else [each for each in worker_ids if name and each.startswith(name)]
 
 
 def _ask(session: Session, member: Member, asked_by: str) -> Told:

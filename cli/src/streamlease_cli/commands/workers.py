@@ -77,9 +77,10 @@ def _cells(row: dict[str, object], now_ms: int) -> tuple[str, ...]:
     def text(name: str) -> str:
         return "" if row[name] is None else str(row[name])
 
-    plain = ("worker_id", "state", "owned", "share", "capacity")
     return (
-        *(text(name) for name in plain),
+        text("worker_id"),
+        "LEFT" if row["left"] else text("state"),
+        *(text(name) for name in ("owned", "share", "capacity")),
         "" if records is None else str(records),
         text("generation"),
         duration("heartbeat_age_ms"),
