@@ -448,7 +448,9 @@ class Machine:
         why = end.reason[:LONGEST_REASON]
         match end.action:
             case "fatal" | "quarantine":
-                until = "until the spec changes" if end.action == "fatal" else "for a while"
+                until = (
+                    "until its spec changes or `start --again` asks for it" if end.action == "fatal" else "for a while"
+                )
                 reason = f"{end.reason}, so it is not tried again {until}"[: LONGEST_REASON + 100]
                 state = StatusState.FAILED if end.action == "fatal" else StatusState.QUARANTINED
                 commands.append(Report(state, reason))
