@@ -76,3 +76,38 @@ def test_everything_wrong_is_listed_and_the_exit_code_says_so(tmp_path: Path) ->
 
 def test_standard_input_is_read(tmp_path: Path) -> None:
     assert System().run("check", "-", typed="id: a\nurl: wss://a.example/\n").exit_code == 0
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_s_problems(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"id: \xff")
+    (tmp_path / "wrong.yaml").write_text("id: a\n")
+    missing = tmp_path / "missing.yaml"
+    result = System().run("check", str(missing), str(tmp_path))
+    assert result.exit_code == 2
+    for told in (f"there is no file or folder {missing}", "binary.yaml is not UTF-8 text (byte 4)", "wrong.yaml"):
+        assert told in result.stderr
+    [document] = System().json("check", str(missing), str(tmp_path))
+    assert document["ok"] is False
+    assert len(document["problems"]) == 3
+
+
+@pytest.mark.parametrize("command", ["check", "apply"])
+def test_a_sink_that_no_worker_has_is_refused_with_those_there_are(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("id: a\nurl: wss://a.example/x\nsink: kafka\n")
+    result = System().run(command, str(file))
+    assert result.exit_code == 2
+    assert "connection 'a': sink is 'kafka', and workers have only default" in result.stderr
+    file.write_text("id: a\nurl: wss://a.example/x\nsink: default\n")
+    assert System().run(command, str(file)).exit_code == 0
+
+
+def test_a_reference_without_braces_in_a_url_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("id: a\nurl: wss://a.example/?q=env:FOO&n=environment\n")
+    result = System().run("check", str(file))
+    assert result.exit_code == 0
+    assert result.stderr.count("warning") == 1
+    assert "its url sends 'env:FOO' as it stands: for the secret of that name write {env:FOO}" in result.stderr
+    file.write_text("id: a\nurl: 'wss://a.example/?q={env:FOO}'\n")
+    assert "as it stands" not in System().run("check", str(file)).stderr

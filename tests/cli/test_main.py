@@ -115,9 +115,9 @@ def test_a_fault_of_the_program_shows_its_traceback_only_when_asked_to() -> None
 
 def test_what_is_asked_after_a_command_s_name_holds_for_its_errors_too(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "feeds.yaml")
-    assert "Traceback" in CliRunner().invoke(cli, ["check", nowhere, "--debug"]).stderr
-    assert "Traceback" in CliRunner().invoke(cli, ["--debug", "check", nowhere]).stderr
-    assert "Traceback" not in CliRunner().invoke(cli, ["check", nowhere]).stderr
+    assert "Traceback" in CliRunner().invoke(cli, ["apply", nowhere, "--debug"]).stderr
+    assert "Traceback" in CliRunner().invoke(cli, ["--debug", "apply", nowhere]).stderr
+    assert "Traceback" not in CliRunner().invoke(cli, ["apply", nowhere]).stderr
 
 
 def test_help_loads_neither_the_aws_sdk_nor_the_terminal_library() -> None:

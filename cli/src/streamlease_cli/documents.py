@@ -12,6 +12,7 @@ from streamlease_cli.output import clean, count, note
 from streamlease_cli.parsing import documents
 from streamlease_cli.sources import Source, read_sources, read_text
 from streamlease_cli.wanted import Wanted
+from streamlease_worker.feeds import SINKS
 
 MOST_SHOWN = 50
 
@@ -26,10 +27,11 @@ class Loaded:
 
 
 def read_specs(paths: Sequence[str], *, recursive: bool) -> Loaded:
-    """Raises BadInput where a file or folder cannot be read."""
+    """A file or folder that cannot be read is a problem like any other."""
     specs: dict[str, tuple[ConnectionSpec, str]] = {}
-    problems: list[str] = []
-    for source in read_sources(paths, recursive=recursive):
+    sources, unread = read_sources(paths, recursive=recursive)
+    problems = list(unread)
+    for source in sources:
         try:
             for where, document in documents(source):
                 _add(specs, problems, where, _specs(where, document, source))
@@ -88,6 +90,11 @@ def _add(
     specs: dict[str, tuple[ConnectionSpec, str]], problems: list[str], where: str, found: Sequence[ConnectionSpec]
 ) -> None:
     for spec in found:
+        if spec.sink not in SINKS:
+            problems.append(
+                f"{where}: connection {spec.id!r}: sink is {spec.sink!r}, and workers have only"
+                f" {', '.join(sorted(SINKS))}: leave the field out (Kinesis or a file is said to the workers)"
+            )
         if spec.id in specs:
             problems.append(f"{where}: connection {spec.id!r} is in {specs[spec.id][1]}, too: keep one of them")
         else:

@@ -2,7 +2,7 @@
 
 import errno
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,13 +25,25 @@ class Source:
     folder: Path
 
 
-def read_sources(given: Sequence[str], *, recursive: bool) -> tuple[Source, ...]:
-    """Each file once, in the order given, a folder's in the order of their names. Raises BadInput."""
+def read_sources(given: Sequence[str], *, recursive: bool) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Each file once, in the order given, a folder's in the order of their names; and a sentence for each that cannot
+    be read, which hides no other."""
     found: dict[str, Source] = {}
+    problems: dict[str, None] = {}
     for word in given:
-        for source in _stdin() if word == STDIN else _read(Path(word), recursive=recursive):
-            found.setdefault(source.name, source)
-    return tuple(found.values())
+        try:
+            paths: Sequence[Path | None] = [None] if word == STDIN else _files(Path(word), recursive=recursive)
+        except BadInput as error:
+            problems[str(error)] = None
+            continue
+        for path in paths:
+            try:
+                source = _stdin() if path is None else _read(path)
+            except BadInput as error:
+                problems[str(error)] = None
+            else:
+                found.setdefault(source.name, source)
+    return tuple(found.values()), tuple(problems)
 
 
 def read_text(path: Path) -> str:
@@ -39,31 +51,41 @@ def read_text(path: Path) -> str:
     return _bytes(path).decode()
 
 
-def _stdin() -> Iterator[Source]:
+def _stdin() -> Source:
     try:
         content = _content(sys.stdin.buffer)
     except OSError as error:
         raise BadInput(f"standard input cannot be read: {error.strerror or type(error).__name__}") from None
-    yield Source("standard input", _decoded("standard input", content), Path.cwd())
+    return Source("standard input", _decoded("standard input", content), Path.cwd())
 
 
-def _read(path: Path, *, recursive: bool) -> Iterator[Source]:
+def _files(path: Path, *, recursive: bool) -> Sequence[Path]:
+    """The file itself, or those of a folder. Raises BadInput."""
+    if not path.is_dir():
+        return (path,)
     try:
-        if not path.is_dir():
-            yield Source(str(path), _decoded(str(path), _bytes(path)), path.parent)
-            return
         files = sorted(file for file in (path.rglob("*") if recursive else path.iterdir()) if _is_ours(file))
-        if not files:
-            below = "" if recursive else " (folders in it are read with --recursive)"
-            raise BadInput(f"{path} holds no file named {', '.join(f'*{suffix}' for suffix in SUFFIXES)}{below}")
-        for file in files:
-            yield Source(str(file), _decoded(str(file), _bytes(file)), file.parent)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    if not files:
+        below = "" if recursive else " (folders in it are read with --recursive)"
+        raise BadInput(f"{path} holds no file named {', '.join(f'*{suffix}' for suffix in SUFFIXES)}{below}")
+    return files
+
+
+def _read(path: Path) -> Source:
+    try:
+        return Source(str(path), _decoded(str(path), _bytes(path)), path.parent)
     except FileNotFoundError:
         beside = sorted(file.name for file in path.parent.glob("*") if _is_ours(file)) if path.parent.is_dir() else []
         there = f"; there is {some(beside)}" if beside else ""
         raise BadInput(f"there is no file or folder {path}{there}") from None
     except OSError as error:
-        raise BadInput(f"{error.filename or path} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> BadInput:
+    return BadInput(f"{error.filename or path} cannot be read: {error.strerror or type(error).__name__}")
 
 
 def _bytes(path: Path) -> bytes:

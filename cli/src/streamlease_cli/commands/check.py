@@ -2,20 +2,22 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl, urlsplit
 
 import click
 
 from streamlease.feed import secrets
 from streamlease.spec import ConnectionSpec, compile_spec, explain
 from streamlease_cli import dialling
-from streamlease_cli.documents import Loaded, read_specs, wanted
-from streamlease_cli.errors import BAD_INPUT, FAILED, BadInput, sentence
+from streamlease_cli.documents import read_specs, wanted
+from streamlease_cli.errors import BAD_INPUT, FAILED, BadInput
 from streamlease_cli.invocation import Invocation, pass_invocation, printing_options
 from streamlease_cli.output import clean, count, note, print_json
 from streamlease_cli.redaction import without_credentials
 from streamlease_worker.trial import Trial
 
 _ENVIRONMENT = "env:"
+_REFERENCES = (_ENVIRONMENT, "ssm:", "secretsmanager:")
 
 
 @click.command()
@@ -61,10 +63,11 @@ def check(
       streamlease check feeds/ --secrets error --quiet
       streamlease check feeds.yaml --dial
     """
-    loaded = _read(paths, recursive=recursive, as_json=invocation.as_json)
+    loaded = read_specs(paths, recursive=recursive)
     problems, warnings = list(loaded.problems), []
     for spec, where in loaded.specs:
         missing = [f"{where}: connection {spec.id!r}: {said}" for said in _missing(spec, os.environ)]
+        warnings += [f"{where}: connection {spec.id!r}: {said}" for said in _as_written(spec.url)]
         if on_missing == "error":
             problems += missing
         elif on_missing == "warn":
@@ -102,16 +105,6 @@ def check(
         note(f"{count(len(loaded.specs), 'connection')}, {'all ready' if dial else 'nothing wrong'}")
 
 
-def _read(paths: Sequence[str], *, recursive: bool, as_json: bool) -> Loaded:
-    """Raises BadInput where a file cannot be opened: to a program that is a problem like any other."""
-    try:
-        return read_specs(paths, recursive=recursive)
-    except BadInput as error:
-        if not as_json:
-            raise
-        return Loaded((), (sentence(error),))
-
-
 def _tried(specs: Sequence[tuple[ConnectionSpec, str]], wait_s: float) -> list[Trial]:
     if len(specs) > dialling.MOST:
         raise BadInput(
@@ -141,6 +134,12 @@ def _fields(spec: ConnectionSpec, where: str) -> Mapping[str, object]:
         "secrets": sorted(secrets.references(compile_spec(spec))),
         "explained": list(explain(spec)),
     }
+
+
+def _as_written(url: str) -> list[str]:
+    """A sentence for each part of a URL's query that looks like a reference to a secret and is none."""
+    bare = [value for _, value in parse_qsl(urlsplit(url).query) if value.startswith(_REFERENCES)]
+    return [f"its url sends {value!r} as it stands: for the secret of that name write {{{value}}}" for value in bare]
 
 
 def _missing(spec: ConnectionSpec, environment: Mapping[str, str]) -> list[str]:
