@@ -242,6 +242,13 @@ def test_a_file_that_is_no_price_list_is_refused(tmp_path: Path, content: str | 
         (("--connections", "10", "--failover", "9", "--lease", "6s"), "leave out --heartbeat and --lease"),
         (("--connections", "10", "--heartbeat", "5s", "--lease", "6s"), "needs a lease of at least three times that"),
         (("--connections", "10", "--heartbeat", "500ms"), "less than the template allows"),
+        (("--connections", "10", "--workers", "5", "--per-worker", "500"), "leave one of them out"),
+        (
+            ("--connections", "10", "--cpu", "513"),
+            "Fargate has no task of --cpu 513: it has 256, 512, 1024, 2048, 4096",
+        ),
+        (("--connections", "10", "--cpu", "256", "--memory", "4096"), "with that CPU it has 512, 1024, 2048 MiB"),
+        (("--connections", "10", "--cpu", "1024", "--memory", "2049"), "it has 2048 to 8192 in steps of 1024 MiB"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:

@@ -1,7 +1,7 @@
 """`streamlease plan`: what a fleet costs, how quickly it fails over, and what it meets first. Needs no AWS."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, override
@@ -30,6 +30,18 @@ from streamlease_cli.output import count, note, print_json, print_table
 from streamlease_cli.pricing import Prices, load_prices
 
 MOST_CONNECTIONS = 100_000_000
+_PER_WORKER = 500
+_GIB = 1_024
+_FARGATE_MIB: Mapping[int, Sequence[int]] = {
+    256: (512, 1 * _GIB, 2 * _GIB),
+    512: range(1 * _GIB, 4 * _GIB + 1, _GIB),
+    1_024: range(2 * _GIB, 8 * _GIB + 1, _GIB),
+    2_048: range(4 * _GIB, 16 * _GIB + 1, _GIB),
+    4_096: range(8 * _GIB, 30 * _GIB + 1, _GIB),
+    8_192: range(16 * _GIB, 60 * _GIB + 1, 4 * _GIB),
+    16_384: range(32 * _GIB, 120 * _GIB + 1, 8 * _GIB),
+}
+"""Memory by CPU units: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-tasks-services.html"""
 LEFT_OUT = (
     "not in it: NAT or public addresses, data transfer, logs, metrics, alarms, traces, secrets, the image, support,"
     " taxes, and what free tiers and discounts take off"
@@ -77,13 +89,16 @@ class _Seconds(click.ParamType[float]):
 @click.option(
     "--per-worker",
     type=click.IntRange(1, 20_000),
-    default=500,
-    show_default=True,
     metavar="N",
-    help="Connections of each.",
+    help="Connections of each.  [500; not with --workers]",
 )
 @click.option(
-    "--cpu", type=click.IntRange(256, 16_384), default=512, show_default=True, metavar="UNITS", help="A worker's."
+    "--cpu",
+    type=click.IntRange(256, 16_384),
+    default=512,
+    show_default=True,
+    metavar="UNITS",
+    help="A worker's, as Fargate has them.",
 )
 @click.option(
     "--memory", type=click.IntRange(512, 122_880), default=1_024, show_default=True, metavar="MIB", help="Its memory."
@@ -152,7 +167,7 @@ def plan(
     heartbeat_s: float | None,
     lease_s: float | None,
     workers: int | None,
-    per_worker: int,
+    per_worker: int | None,
     cpu: int,
     memory: int,
     shards: int,
@@ -181,9 +196,12 @@ def plan(
         return
     if connections is None:
         raise BadInput("say how many connections there are to be: streamlease plan --connections 10000")
+    if workers is not None and per_worker is not None:
+        raise BadInput("--workers and --per-worker each say how many workers there are: leave one of them out")
+    _of_fargate(cpu, memory)
     fleet = Fleet(
         connections=connections,
-        workers=workers or max(2, math.ceil(connections / per_worker)),
+        workers=workers or max(2, math.ceil(connections / (per_worker or _PER_WORKER))),
         vcpu=cpu / 1_024,
         memory_gb=memory / 1_024,
         shards=shards,
@@ -200,6 +218,17 @@ def plan(
         print_json(_as_json(bills, windows, fleet, prices))
     else:
         _print(bills, windows, fleet, prices)
+
+
+def _of_fargate(cpu: int, memory: int) -> None:
+    """Raises BadInput for a size that Fargate does not have."""
+    sizes = _FARGATE_MIB.get(cpu)
+    if sizes is None:
+        raise BadInput(f"Fargate has no task of --cpu {cpu}: it has {', '.join(map(str, _FARGATE_MIB))}")
+    if memory not in sizes:
+        step = sizes[1] - sizes[0]
+        told = ", ".join(map(str, sizes)) if len(sizes) <= 4 else f"{sizes[0]} to {sizes[-1]} in steps of {step}"
+        raise BadInput(f"Fargate has no task of --cpu {cpu} and --memory {memory}: with that CPU it has {told} MiB")
 
 
 def _timing(mode: LeaseMode, failover_s: float | None, heartbeat_s: float | None, lease_s: float | None) -> Timing:
