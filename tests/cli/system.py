@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -153,8 +154,13 @@ class System:
             )
             assert isinstance(beat, Applied)
 
-    def summarise(self, members: tuple[Member, ...], unowned: int) -> None:
-        fleet = plan.summary(members, unowned=unowned, shards=SETTINGS.shards, now_ms=self.clock.wall_ms)
+    def summarise(self, members: tuple[Member, ...], unowned: int, *, long_so: bool = False) -> None:
+        """`long_so`: as many connections as a minute ago, so that they may move."""
+        now_ms = self.clock.wall_ms
+        fleet = plan.summary(members, unowned=unowned, shards=SETTINGS.shards, now_ms=now_ms)
+        if long_so and fleet.shares is not None:
+            before = replace(fleet, shares=replace(fleet.shares, grew_at_ms=now_ms - 60_000))
+            fleet = plan.summary(members, unowned=unowned, shards=SETTINGS.shards, now_ms=now_ms, before=before)
         self.store.perform(membership.summarise(fleet))
 
     def put(self, item: Item) -> None:

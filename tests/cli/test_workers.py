@@ -57,7 +57,7 @@ def test_what_is_to_move_for_balance_is_said_and_whether_it_moves() -> None:
             system.join(name, owned=owned, heartbeats=1)
         members = (items.member(item) for item in system.store.items(Table.MEMBERS))
         drained = (replace(m, state=MemberState.DRAINING) if m.worker_id in going else m for m in members)
-        system.summarise(tuple(drained), unowned=0)
+        system.summarise(tuple(drained), unowned=0, long_so=True)
         return system.run("workers").stderr
 
     assert unbalanced().endswith("; 10 to move for balance now\n")
