@@ -30,7 +30,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "test_lease_interleavings.py",
     ),
     "plan.py": ("test_plan.py",),
-    "shares.py": ("test_shares.py",),
+    "shares.py": ("test_shares.py", "test_shares_edges.py"),
 }
 """The tests that are a module's own: not what reaches it from far, which would find any mutant by accident."""
 
@@ -47,7 +47,7 @@ class Survivor:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(TESTS)}; both if none is named"
+        "modules", nargs="*", metavar="MODULE", help=f"one of {', '.join(TESTS)}; all of them if none is named"
     )
     modules: list[str] = parser.parse_args(arguments).modules or list(TESTS)
     if unknown := [name for name in modules if name not in TESTS]:
