@@ -13,6 +13,7 @@ from streamlease.shares import (
     GREW_MS,
     HALF_PACE,
     LATELY_MS,
+    LEARNT_MS,
     LESS_MS,
     MORE_MS,
     NO_PACE,
@@ -422,3 +423,47 @@ def test_a_band_lets_weights_waver() -> None:
     shares = shared(members)
     assert too_many(shares, "a", weighs=22) == 2
     assert too_many(shares, "a", weighs=22, band=2) == 0
+
+
+def _carrying(extra: int) -> list[Member]:
+    return [member("w0", 10, load={"extra": extra}), member("w1", 10)]
+
+
+def test_a_measured_weight_that_is_gone_holds_until_a_new_owner_would_have_learnt_it() -> None:
+    before = shared(_carrying(100))
+    for at_ms in range(NOW_MS + 1_000, NOW_MS + LEARNT_MS, 10_000):
+        before = shared(later(_carrying(0), at_ms), before=before, at_ms=at_ms)
+        assert (before.total, before.extra, before.extra_at_ms) == (120, 100, NOW_MS)
+    at_ms = NOW_MS + LEARNT_MS
+    before = shared(later(_carrying(0), at_ms), before=before, at_ms=at_ms)
+    assert (before.extra, before.extra_at_ms) == (0, at_ms)
+    assert shared(later(_carrying(0), at_ms + 1_000), before=before, at_ms=at_ms + 1_000).total == 20
+
+
+def test_a_measured_weight_that_wavers_is_as_new_as_the_last_look_and_a_larger_one_counts_at_once() -> None:
+    before = shared(_carrying(100))
+    at_ms = NOW_MS + 1_000
+    wavers = shared(later(_carrying(90), at_ms), before=before, at_ms=at_ms)
+    assert (wavers.extra, wavers.extra_at_ms) == (100, at_ms)
+    fell = shared(later(_carrying(89), at_ms), before=before, at_ms=at_ms)
+    assert (fell.extra, fell.extra_at_ms) == (100, NOW_MS)
+    grew = shared(later(_carrying(101), at_ms), before=before, at_ms=at_ms)
+    assert (grew.extra, grew.extra_at_ms) == (101, at_ms)
+
+
+def test_fewer_connections_hold_as_soon_as_ever_beside_a_measured_weight_that_is_gone() -> None:
+    before = shared(_carrying(100))
+    fewer = [member("w0", 10), member("w1", 5)]
+    for at_ms in range(NOW_MS + 1_000, NOW_MS + LESS_MS + 1_000, 1_000):
+        before = shared(later(fewer, at_ms), before=before, at_ms=at_ms)
+    assert before.total == 115
+
+
+def test_a_summary_of_an_earlier_release_says_nothing_of_measured_weights() -> None:
+    stored = apply(summarise(plan.summary(_carrying(100), unowned=1, shards=1, now_ms=NOW_MS)), None)
+    assert stored is not None
+    told = dict(stored["shares"])  # type: ignore[arg-type]
+    del told["extra"], told["extra_at_ms"]
+    found = items.fleet_summary({**stored, "shares": told}).shares
+    assert found is not None
+    assert (found.extra, found.extra_at_ms) == (0, 0)

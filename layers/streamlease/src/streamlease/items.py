@@ -124,6 +124,8 @@ def _shares(item: Item, where: str) -> Shares | None:
         all_unwell=fields.get("all_unwell") is True,
         lacking=_int(fields, "lacking", where),
         short=fields.get("short") is True,
+        extra=_optional_int(fields, "extra", where) or 0,
+        extra_at_ms=_optional_int(fields, "extra_at_ms", where) or 0,
     )
 
 

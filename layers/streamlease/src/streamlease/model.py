@@ -200,6 +200,10 @@ class Shares:
     """What some have less than they are to have, beside what is unowned."""
     short: bool = False
     """Somebody has less than the level."""
+    extra: int = 0
+    """The part of the total that is measured: what connections weigh beyond their number."""
+    extra_at_ms: int = 0
+    """When about so much was measured last. (Earlier releases do not say these two.)"""
 
 
 @dataclass(frozen=True, slots=True)

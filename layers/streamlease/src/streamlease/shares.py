@@ -24,6 +24,9 @@ MUCH = 0.1
 """A total that grows by more than this part may still be growing: for so long nothing is given up by it."""
 MORE_MS = 1_500
 """While something moves: a larger count holds after so long."""
+LEARNT_MS = 5 * 60_000
+"""So long a measured weight is taken to be there still. Who has just taken a connection has yet to measure it, over
+some minutes; by what is measured meanwhile, others would move there and back."""
 STUBBORN_MS = 30_000
 """What nobody has taken for so long, though there was room, is not to be taken: unreadable, or put off."""
 CALM_MS = 60_000
@@ -104,7 +107,9 @@ def divide(
     waiting = max(0, unowned - patience.stubborn)
     going, deploying = _going(members, now_ms=now_ms), _deploying(members, able, now_ms=now_ms)
     patience_ms = LATELY_MS + max(m.lease_ms for m in running) // 3
-    counted = to_share(able, waiting)
+    extra_now = sum(weight(m) - m.owned for m in able)
+    extra, extra_at_ms = _extra(before, extra_now, now_ms=now_ms)
+    counted = to_share(able, waiting) - extra_now + extra
     drains = any(_drains(m, now_ms=now_ms) and not silent(m, now_ms=now_ms) for m in members)
     total = _Total.of(before, counted, going=going, drains=drains, patience_ms=patience_ms, now_ms=now_ms)
     grew = before is None or total.number - before.total > MUCH * before.total
@@ -128,6 +133,8 @@ def divide(
         least_since_ms=patience.since_ms,
         movable=not going and not deploying and now_ms - grew_at_ms >= GREW_MS,
         all_unwell=all_unwell,
+        extra=extra,
+        extra_at_ms=extra_at_ms,
     )
     return _with_lacking(found, counting, waiting)
 
@@ -135,6 +142,14 @@ def divide(
 def to_share(able: Sequence[Member], waiting: int) -> int:
     """What the able have, and what waits for an owner: a cold fleet would else have a share of nothing."""
     return sum(weight(m) for m in able) + waiting
+
+
+def _extra(before: Shares | None, extra: int, *, now_ms: int) -> tuple[int, int]:
+    """The measured part of the total, and when about so much was measured last: a smaller one holds after long."""
+    if before is None or extra >= before.extra or now_ms - before.extra_at_ms >= LEARNT_MS:
+        return extra, now_ms
+    wavers = extra >= (1 - MUCH) * before.extra
+    return before.extra, now_ms if wavers else before.extra_at_ms
 
 
 @dataclass(frozen=True, slots=True)
