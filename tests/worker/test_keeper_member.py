@@ -67,6 +67,15 @@ def test_l29_a_request_to_drain_is_read_in_the_answer_to_the_next_heartbeat() ->
     assert bench.all(MemberAlive)[-1].drain_requested == "arn:somebody"
 
 
+def test_l29_a_request_to_drain_is_read_in_the_item_of_a_worker_that_was_buried_right_after_it() -> None:
+    bench = Bench()
+    bench.live(1_000)
+    bench.memory.perform(membership.request_drain(WORKER, asked_by="arn:somebody"))
+    bench.memory.perform(Update(Table.MEMBERS, {"worker_id": WORKER}, Always(), set={"state": "DEAD"}))
+    bench.live(5_000)
+    assert bench.all(MemberLost) == [MemberLost("arn:somebody")]
+
+
 def test_a_drain_is_told_at_once() -> None:
     bench = Bench()
     bench.live(1_000)

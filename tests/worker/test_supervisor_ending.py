@@ -203,6 +203,18 @@ def test_a_signal_during_a_lost_membership_ends_the_process_for_good() -> None:
     assert bench.settle("a") == [Exit("drained", "SIGTERM")]
 
 
+def test_l29_a_drain_that_somebody_asked_for_before_the_membership_was_lost_ends_the_process_for_good() -> None:
+    bench = Bench(stop_timeout_s=20)
+    start = bench.run("a")
+    bench.survey(member(WORKER, owned=1), member("worker-2"))
+    said = bench.do(MemberLost("arn:somebody"))
+    reason = "arn:somebody asked for it"
+    assert DrainsItself(reason, 19.0) in said
+    assert Stop(start.run, "a", reason, flush=True) in said, "at once: nobody goes by what a buried member tells"
+    bench.end(start)
+    assert bench.settle("a") == [Exit("drained", reason)]
+
+
 def test_a_membership_lost_during_a_drain_is_not_ended_again() -> None:
     bench = Bench()
     start = bench.run("a")

@@ -314,7 +314,10 @@ class MemberAlive:
 @dataclass(frozen=True, slots=True)
 class MemberLost:
     """This worker id is over: the fleet took it for dead, or its own clock was ahead for a while, and what it wrote
-    then cannot be renewed. In worker mode every epoch has been fenced before this."""
+    then cannot be renewed. In worker mode every epoch has been fenced before this. `drain_requested`: who had asked it
+    to drain before that, which its process is to do then."""
+
+    drain_requested: str | None = None
 
 
 type Notice = Accepted | Fence | Changed | StopWanted | Settled | MemberAlive | MemberLost

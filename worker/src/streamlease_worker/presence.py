@@ -94,10 +94,13 @@ class Presence:
             case Ahead() if now_s < self.deadline_s:
                 self._again_soon("clock", now_s)
                 return None
-            case Ahead() | Buried():
-                # Ahead and run out: what a clock that was ahead had written cannot be renewed for as long as that was.
+            case Ahead():
+                # It has run out: what a clock that was ahead had written cannot be renewed for as long as that was.
                 self.lost = True
                 return MemberLost()
+            case Buried(drain_requested):
+                self.lost = True
+                return MemberLost(drain_requested)
 
     def _again_soon(self, blame: FenceReason, now_s: float) -> None:
         self._failures += 1

@@ -161,8 +161,9 @@ class Supervisor:
                 return [LoadReported(self._load.said())]
             case DrainRequested(reason):
                 return self._ending(self._drain.begin(reason, self._owned.values(), living=self._living, now=now))
-            case MemberLost():
-                return self._ending(self._drain.lose_member(self._owned.values(), now))
+            case MemberLost(drain_requested):
+                asked = [] if drain_requested is None else self._drain_itself(_asked_by(drain_requested), now)
+                return [*asked, *self._ending(self._drain.lose_member(self._owned.values(), now))]
             case Left():
                 self._drain.left()
             case MemberAlive(deadline_s, drain_requested, draining):
@@ -170,7 +171,7 @@ class Supervisor:
                 if self._drain.begun:
                     return self._rounds.farewell() if draining and self._drain.told_fleet() else []
                 if drain_requested is not None:
-                    return self._drain_itself(f"{drain_requested} asked for it", now)
+                    return self._drain_itself(_asked_by(drain_requested), now)
                 return self._notices.heartbeat() if self._mode is LeaseMode.WORKER else []
             case Accepted() | Fence() | Changed() | StopWanted() | Settled():
                 return self._noticed(event, now)
@@ -354,3 +355,7 @@ class Supervisor:
 
     def _versions(self) -> dict[str, int]:
         return {name: ours.connection.spec_version for name, ours in self._owned.items()}
+
+
+def _asked_by(who: str) -> str:
+    return f"{who} asked for it"

@@ -53,7 +53,9 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Buried:
-    """This worker was declared dead, or its item is gone."""
+    """This worker was declared dead, or its item is gone. `drain_requested`: who had asked it to drain before that."""
+
+    drain_requested: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def beaten(answer: Answer, *, seen: int) -> HeartbeatOutcome:
     except Malformed:
         return Buried()
     if found.state not in (MemberState.LIVE, MemberState.DRAINING) or found.heartbeat < seen:
-        return Buried()
+        return Buried(found.drain_requested)
     return Behind(found.heartbeat) if found.heartbeat > seen else Ahead()
 
 
