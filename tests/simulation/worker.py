@@ -526,7 +526,21 @@ class Worker:
         started = self.world.beliefs.started
         started[connection_id] = max(version, started.get(connection_id, 0))
         self._say(f"starts epoch {epoch} from {connection.position}", connection_id)
+        if connection.position is None:
+            self._check_nothing_is_stored(connection_id, epoch)
         runner.start()
+
+    def _check_nothing_is_stored(self, connection_id: str, epoch: int) -> None:
+        """A feed that begins without a position finds none in its item, but one of before a start from nowhere."""
+        item = self.world.network.store.connection(connection_id)
+        if item is None or item.get("lease_owner") != self.worker_id or item["lease_epoch"] != epoch:
+            return
+        position, since = item.get("position"), item.get("positions_since_version")
+        made_by = position.get("spec_version") if isinstance(position, dict) else None
+        is_forgotten = isinstance(made_by, int) and isinstance(since, int) and made_by < since
+        if position is not None and not is_forgotten:
+            at_us, what = self.world.kernel.now_us, f"{self.worker_id} starts epoch {epoch} without {position}"
+            raise Violated(Violation(5, "a feed goes on from its position", at_us, connection_id, what))
 
     def _poisoned(self, connection_id: str) -> None:
         self.world.network.ledger.count(f"killed by {connection_id}")
