@@ -129,6 +129,9 @@ class Spoken:
     def show(self, picture: object) -> None:
         """Lines say enough."""
 
+    def clear(self) -> None:
+        """Nor is anything drawn."""
+
 
 class Play:
     """What is done to the fleet."""

@@ -85,3 +85,14 @@ def test_on_a_terminal_the_table_is_redrawn_below_what_was_said(monkeypatch: pyt
 
 def test_where_nobody_here_publishes_nothing_is_said_of_it() -> None:
     assert told(replace(PICTURE, published=None)).endswith("(worker-1 killed, worker-2 99/100); 470 delivered")
+
+
+def test_what_is_no_longer_so_is_not_drawn_again_with_the_lines_that_follow() -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as stream, progress(stream) as shown:
+        shown.show(PICTURE)
+        shown.clear()
+        shown.say("everything has ended")
+    said = everything(ours)
+    assert "everything has ended" in said
+    assert "worker-2" not in said.partition("everything has ended")[2]

@@ -37,6 +37,9 @@ class Said:
     def show(self, picture: Any) -> None:
         raise AssertionError("nothing is shown here")
 
+    def clear(self) -> None:
+        raise AssertionError("nothing is shown here")
+
 
 def test_an_emulator_that_gives_no_answer_is_said_at_once_and_once_and_is_not_waited_for() -> None:
     system, said = Emulated(), Said()

@@ -51,6 +51,9 @@ class Progress(Protocol):
     def show(self, picture: Picture) -> None:
         """How things are now; the next picture replaces this one, or is left out if it comes soon after."""
 
+    def clear(self) -> None:
+        """What was shown last is not so any more, and no next picture comes."""
+
 
 class LiveTable:
     """A table that is redrawn in place, below the lines said so far."""
@@ -63,6 +66,9 @@ class LiveTable:
 
     def show(self, picture: Picture) -> None:
         self._live.update(drawn(picture))
+
+    def clear(self) -> None:
+        self._live.update(Text(""))
 
 
 class PlainLines:
@@ -82,6 +88,9 @@ class PlainLines:
             return
         self._shown = picture
         self._write(time.monotonic() - self._began_s, told(picture))
+
+    def clear(self) -> None:
+        """A line that was written stays."""
 
     def _write(self, at_s: float, line: str) -> None:
         self._stream.write(f"{at_s:6.1f} s  {line}\n")

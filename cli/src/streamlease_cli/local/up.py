@@ -146,6 +146,7 @@ def _bring_up(wanted: Wanted, file: Path, folder: Path, shown: Progress) -> None
         watch = Watch(Path(sink.removeprefix(_FILE_SINK)) if sink.startswith(_FILE_SINK) else None, shown.say)
         with suppress(Interrupted):  # the workers drain as after any other end
             _stay(wanted.leases, system, service, watch, publisher, shown)
+        shown.clear()
 
 
 def _publishing(checkout: Checkout, relay: Relay, folder: Path, shown: Progress) -> Publisher:
