@@ -57,6 +57,7 @@ class Held:
         self.streaming = 0
         self._wanted, self._reached = 0, asyncio.Event()
         self._runners: dict[str, tuple[Runner, asyncio.Task[Ended]]] = {}
+        self._feeds: dict[str, Feed] = {}
         self._around = Surroundings(
             transport=WebSockets(Routes(allowed("loopback"), context=context)),
             sink=sink or NullSink(),
@@ -98,7 +99,15 @@ class Held:
             reported=reported,
             log=Log(),
         )
+        self._feeds[connection_id] = feed
         self._runners[connection_id] = (runner, asyncio.create_task(runner.run()))
+
+    def take_over(self) -> int:
+        """Start anew what was given up for its silence, as another worker would: how many."""
+        ended = [connection_id for connection_id, (_, task) in self._runners.items() if task.done()]
+        for connection_id in ended:
+            self.start(connection_id, self._feeds[connection_id])
+        return len(ended)
 
     async def until_streaming(self, number: int, within_s: float) -> bool:
         self._wanted, self._reached = number, asyncio.Event()

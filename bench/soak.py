@@ -72,6 +72,7 @@ def figures(samples: list[dict[str, Any]], left: dict[str, Any], connections: in
         "records": sum(sample["records"] for sample in samples),
         "losses": sum(sample["losses"] for sample in samples),
         "openings": sum(sample["readiness"] for sample in samples),
+        "taken_over": sum(sample["taken_over"] for sample in samples),
         "streaming_late": round(streaming),
         "counts": counts,
         "left_tasks": left["left_tasks"],

@@ -26,7 +26,7 @@ def main(samples: Path, plot: Path) -> None:
     for axis, (title, values) in zip(axes, rows, strict=True):
         axis.plot(minutes, values, linewidth=1)
         axis.set_ylabel(title)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.15 * max(values))
         axis.grid(visible=True, alpha=0.3)
     axes[-1].set_xlabel("minutes")
     figure.savefig(plot)

@@ -62,6 +62,7 @@ async def main(url: str, seconds: float, connections: int, every_s: float) -> No
             "records": sink.records - records,
             "losses": states[StatusState.BACKOFF],
             "readiness": states[StatusState.STREAMING],
+            "taken_over": held.take_over(),
             "cpu_s": round(time.process_time(), 2),
             "counts": dict(counts - before),
         }
