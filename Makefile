@@ -14,7 +14,7 @@ CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
-.PHONY: help setup demo test simulate mutations mutants chaos check check-code check-template format lock build sam-local aws-smoke clean
+.PHONY: help setup demo test simulate mutations mutants chaos chaos-faults check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,8 +25,8 @@ setup: ## make or update all environments (a fraction of a second when they are 
 demo: setup ## the whole system on this machine, on real input; ARGS='--seconds 90 --workers 3 --connections 200 --report FILE'
 	@$(BIN)/python -m streamlease_cli.local.demo $(ARGS)
 
-test: setup ## all tests on two cores; ARGS='tests/core -k lease' for some of them
-	@$(BIN)/python -m pytest -q -n 2 $(ARGS)
+test: setup ## all tests but real processes' chaos, on two cores; ARGS='tests/core -k lease' for some of them
+	@$(BIN)/python -m pytest -q -n 2 -m "not chaos" $(ARGS)
 
 simulate: ## the deterministic simulator; SEEDS=500, BASE=first seed, MODE=connection|worker|changing
 	@$(SETUP) main
@@ -45,6 +45,9 @@ chaos: ## real workers through real faults; FAULTS=200, SEED=of the plan (drawn)
 	@$(SETUP) main emulator sam
 	@$(BIN)/python -m tests.chaos.chaos $(if $(FAULTS),--faults $(FAULTS)) \
 	    $(if $(SEED),--seed $(SEED)) $(if $(MODE),--mode $(MODE)) $(ARGS)
+
+chaos-faults: setup ## the faults for which the real process is what matters, one test each; some minutes
+	@$(BIN)/python -m pytest -q tests/chaos -m chaos $(ARGS)
 
 check: check-code check-template ## ruff, formatting, mypy, import contracts, template lint
 

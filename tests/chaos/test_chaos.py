@@ -15,6 +15,7 @@ FAULTS = 6
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a full disk is made by prlimit")
+@pytest.mark.chaos
 @pytest.mark.e2e
 @pytest.mark.emulator
 @pytest.mark.xdist_group("chaos")

@@ -28,6 +28,7 @@ from tests.chaos.upstream import record_id
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a full disk is made by prlimit"),
+    pytest.mark.chaos,
     pytest.mark.e2e,
     pytest.mark.emulator,
     pytest.mark.xdist_group("chaos"),

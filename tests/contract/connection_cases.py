@@ -318,6 +318,7 @@ def _people() -> list[Of]:
         Of("create", create, lease.created).applies("absent", nothing, Done()).refuses("there already", free, Exists()),
         Of("control, to stop", stop, lease.controlled)
         .applies("the version seen", partial(owned, position={"sequence": 1}, last_sequence="1"), Done)
+        .refuses("put off meanwhile", partial(owned, not_before_ms=NOW + 9), Changed)
         .refuses("changed meanwhile", partial(free, spec_version=5), Changed)
         .refuses("deleted", nothing, Absentee()),
         Of("control, to start", start, lease.controlled)

@@ -66,7 +66,9 @@ class Family:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_outlives_an_owner_that_a_signal_ends(tmp_path: Path, number: signal.Signals, script: str) -> None:
     family = Family(tmp_path)
-    arguments = [sys.executable, "-c", OWNER, str(tmp_path), str(family.path), script]
+    # Under nohup, or in the background of a shell, a process begins with these ignored.
+    heeding = f"import signal; signal.signal({number}, signal.SIG_DFL)\n" if number != signal.SIGKILL else ""
+    arguments = [sys.executable, "-c", heeding + OWNER, str(tmp_path), str(family.path), script]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:  # noqa: S603 - this Python
         family.is_there()
         owner.send_signal(number)
