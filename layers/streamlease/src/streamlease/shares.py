@@ -146,10 +146,10 @@ def to_share(able: Sequence[Member], waiting: int) -> int:
 
 def _extra(before: Shares | None, extra: int, *, now_ms: int) -> tuple[int, int]:
     """The measured part of the total, and when about so much was measured last: a smaller one holds after long."""
-    if before is None or extra >= before.extra or now_ms - before.extra_at_ms >= LEARNT_MS:
+    if before is None or now_ms - before.extra_at_ms >= LEARNT_MS:
         return extra, now_ms
-    wavers = extra >= (1 - MUCH) * before.extra
-    return before.extra, now_ms if wavers else before.extra_at_ms
+    fell = extra < (1 - MUCH) * before.extra
+    return max(extra, before.extra), before.extra_at_ms if fell else now_ms
 
 
 @dataclass(frozen=True, slots=True)
