@@ -63,7 +63,6 @@ def test_signatures_are_those_of_the_standard_and_may_hold_secrets_and_other_val
     assert sent("{=s}", json_=False, s=Hmac(key, "x", key_encoding="base64")) == digest.hex()
 
 
-
 def test_a_text_may_be_signed_by_its_digest_after_another() -> None:
     made = Hmac("{env:SECRET}", "/path", "sha512", digested="{=t}nonce={=t}")
     nonce, signature = sent('["{=t}","{=s}"]', t=Now("ms", as_text=True), s=made)[2:-2].split('","')
