@@ -1,9 +1,14 @@
 """What holds for every test: none can reach an AWS account by accident or depends on its caller's settings."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell's background jobs begin deaf to it, and so does what they start: tests of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Set at import, before any test module makes a client. An endpoint given on purpose keeps the caller's credentials.
 ENDPOINT_GIVEN = "STREAMLEASE_TEST_ENDPOINT" in os.environ
