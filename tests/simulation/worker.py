@@ -551,4 +551,4 @@ class Worker:
 
 
 def _looked(outcome: object) -> se.Event:
-    return se.LookedAgain(None if isinstance(outcome, Fault) else outcome)  # type: ignore[arg-type]
+    return se.LookedAgain(outcome)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from streamlease.flows import control
 from streamlease.flows.sweep import Sweep
 from streamlease.inbox import Entry
 from streamlease.lease import Change, Claimed
-from streamlease.model import DesiredState, FleetSummary, Offer
+from streamlease.model import Connection, DesiredState, FleetSummary, Offer
 from streamlease.plan import Notice
 from streamlease.settings import Settings, settings
 from streamlease.write import Always, Query, Table, Update
@@ -187,7 +187,9 @@ def test_whatever_goes_wrong_every_job_ends_in_its_event(error: Exception, kind:
     assert isinstance(listed.items, kind)
     assert bench.one(Bury(())) == Buried()
     assert bench.one(ReleaseUnknown("a")) == UnknownSettled("a")
-    assert bench.one(LookAgain("a", 1)) == LookedAgain(None)
+    looked = bench.one(LookAgain("a", 1))
+    assert isinstance(looked, LookedAgain)
+    assert isinstance(looked.connection, kind)
     inbox_read = bench.one(ReadInbox())
     assert isinstance(inbox_read, InboxRead)
     assert isinstance(inbox_read.entries, kind)
@@ -246,7 +248,7 @@ def test_the_audit_lists_looks_again_and_releases() -> None:
     run(control.change("a", Change(labels={"x": "y"}), operator=bench.operator), bench.memory.perform)
     looked = bench.one(LookAgain("a", 1))
     assert isinstance(looked, LookedAgain)
-    assert looked.connection is not None
+    assert isinstance(looked.connection, Connection)
     assert looked.connection.spec_version == 2
     assert bench.one(ReleaseUnknown("a")) == UnknownSettled("a")
     item = bench.memory.item(Table.CONNECTIONS, "a")
@@ -276,7 +278,9 @@ def test_a_malformed_item_met_by_the_audit_ends_in_nothing_new() -> None:
     bench.create("a")
     bench.one(Claim("a", "control"))
     bench.break_item("a")
-    assert bench.one(LookAgain("a", 1)) == LookedAgain(None)
+    looked = bench.one(LookAgain("a", 1))
+    assert isinstance(looked, LookedAgain)
+    assert isinstance(looked.connection, Denied)
     assert bench.one(ReleaseUnknown("a")) == UnknownSettled("a")
 
 

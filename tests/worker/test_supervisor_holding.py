@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from streamlease.errors import Unreachable
+from streamlease.errors import Denied, Fault, Unreachable
 from streamlease.lease import Stopped
 from streamlease.model import Position, Status, StatusState
 from streamlease.plan import Candidate
@@ -409,3 +409,14 @@ def test_an_audit_that_failed_is_made_again_soon() -> None:
         bench.wait(1)
     bench.do(Listed(Unreachable("no answer")))
     assert any(isinstance(command, ListOwned) for command in bench.wait(4))
+
+
+@pytest.mark.parametrize(("fault", "soon"), [(Unreachable("no answer"), True), (Denied("malformed"), False)])
+def test_what_the_audit_could_not_look_at_is_looked_at_soon_and_not_a_minute_later(fault: Fault, soon: bool) -> None:
+    bench = Bench()
+    bench.run("a")
+    while not bench.all(ListOwned):
+        bench.wait(1)
+    assert bench.do(Listed((listed("a", state="STOPPED"),))) == [LookAgain("a", 1)]
+    assert bench.do(LookedAgain(fault)) == []
+    assert any(isinstance(command, ListOwned) for command in bench.wait(4)) is soon

@@ -213,8 +213,9 @@ class Jobs:
                 self._log.warning("unknown_released", connection_id=connection_id, landed=landed is True)
                 return UnknownSettled(connection_id)
             case LookAgain(connection_id, version):
-                seen = self._quietly(lambda: self._run(look_again(self._worker_id, connection_id, version)))
-                return LookedAgain(None if isinstance(seen, Fault) else seen)
+                return LookedAgain(
+                    self._quietly(lambda: self._run(look_again(self._worker_id, connection_id, version)))
+                )
             case ReadInbox():
                 return InboxRead(self._quietly(lambda: self._run(inbox.read_inbox(self._worker_id))))
             case SettleNotice(connection_id, version):

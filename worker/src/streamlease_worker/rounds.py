@@ -111,7 +111,7 @@ class Rounds:
         self._audit_at_s = now.mono_s + every_s * (0.5 + self._draw())
 
     def audit_soon(self, now: Instant) -> None:
-        """The last had more to settle than it might."""
+        """The last had more to settle than it might, or could not read what it was to settle."""
         self._audit_at_s = now.mono_s + AFTER_FAULT_S * (0.5 + self._draw())
 
     def _draw(self) -> float:

@@ -153,6 +153,10 @@ class Supervisor:
                 return self._inbox_read(entries)
             case LookedAgain(connection):
                 self._notices.looked()
+                if isinstance(connection, Fault):
+                    if connection.retryable:  # else a stop that nothing else tells of would wait for another minute
+                        self._rounds.audit_soon(now)
+                    return []
                 return [VersionSeen(connection)] if connection is not None else []
             case RunnerEnded():
                 return self._runner_ended(event, now)

@@ -96,7 +96,7 @@ class UnknownSettled:
 class LookedAgain:
     """What became of a `LookAgain`: the item where it had news, None where not."""
 
-    connection: Connection | None
+    connection: Connection | Fault | None
 
 
 @dataclass(frozen=True, slots=True)
