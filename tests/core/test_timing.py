@@ -63,3 +63,14 @@ def test_the_defaults_are_the_designs() -> None:
     timing = Timing()
     assert (timing.heartbeat_ms, timing.lease_ms, timing.skew_ms, timing.margin_ms) == (10_000, 30_000, 1_000, 500)
     assert (SKEW_MS, MARGIN_MS) == (1_000, 500)
+
+
+@given(st.integers(1, 10_000), st.integers(3, 10), st.integers(0, 1_900), st.floats(0, 1e6))
+def test_a_member_is_fresh_until_its_next_heartbeat_is_late_and_never_beyond_its_deadline(
+    heartbeat_ms: int, times: int, margin_ms: int, sent_s: float
+) -> None:
+    timing = Timing(heartbeat_ms=heartbeat_ms, lease_ms=times * heartbeat_ms, margin_ms=min(margin_ms, heartbeat_ms))
+    deadline_s = timing.deadline_s(Instant(sent_s, 0))
+    fresh_until_s = timing.fresh_until_s(deadline_s)
+    assert fresh_until_s <= deadline_s
+    assert fresh_until_s == pytest.approx(sent_s + 1.5 * heartbeat_ms / 1000)

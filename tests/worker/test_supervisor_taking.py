@@ -277,6 +277,20 @@ def test_nothing_is_taken_once_the_member_lease_has_run_out_until_it_lives_again
     assert any(isinstance(command, Receive) for command in bench.wait(1))
 
 
+def test_nothing_is_taken_or_looked_for_while_a_heartbeat_is_late() -> None:
+    bench = Bench()
+    sent = bench.clock()
+    bench.do(MemberAlive(TIMING.deadline_s(sent)))
+    bench.wait(1.25)
+    assert bench.all(Receive)
+    bench.clock.advance(300)
+    assert bench.clock.mono_s < TIMING.deadline_s(sent)
+    assert bench.do(OffersReceived((Received(Offer("a", "control", 0), "receipt"),))) == [ReturnOffer("receipt")]
+    assert bench.wait(30) == []
+    bench.do(MemberAlive(TIMING.deadline_s(bench.clock())))
+    assert any(isinstance(command, Receive) for command in bench.wait(1))
+
+
 # --- rounds -----------------------------------------------------------------------------------------------------------
 
 

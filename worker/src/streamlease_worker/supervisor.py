@@ -106,7 +106,7 @@ class Supervisor:
         self._settling: set[str] = set()
         self._receipts: dict[str, str] = {}
         self._runs = 0
-        self._member_until_s = joined.deadline_s
+        self._fresh_until_s = timing.fresh_until_s(joined.deadline_s)
         self._burying = False
 
     @property
@@ -171,7 +171,7 @@ class Supervisor:
             case Left():
                 self._drain.left()
             case MemberAlive(deadline_s, drain_requested, draining):
-                self._member_until_s = deadline_s
+                self._fresh_until_s = self._timing.fresh_until_s(deadline_s)
                 if self._drain.begun:
                     return self._rounds.farewell() if draining and self._drain.told_fleet() else []
                 if drain_requested is not None:
@@ -197,8 +197,9 @@ class Supervisor:
         return out
 
     def _taking(self, now: Instant) -> bool:
-        """Only a living member takes anything on."""
-        return not self._drain.begun and now.mono_s < self._member_until_s
+        """Only a member whose heartbeats are answered in time takes anything on, or looks for it: a store that is
+        behind with them is asked for nothing else, and what is claimed near the end of a lease is lost with it."""
+        return not self._drain.begun and now.mono_s < self._fresh_until_s
 
     def _receive(self, now: Instant) -> list[Command]:
         """Ask for offers as soon as there is room: somebody's drain has just made some, and its connections wait."""

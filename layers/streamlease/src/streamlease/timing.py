@@ -7,6 +7,9 @@ SKEW_MS = 1_000
 MARGIN_MS = 500
 """Taken off an owner's own deadline, for what the clocks and the scheduler do between check and effect."""
 
+FRESH_FOR = 1.5
+"""So many heartbeats after the last that was answered was sent, it is late."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instant:
@@ -45,6 +48,11 @@ class Timing:
     def deadline_s(self, sent: Instant) -> float:
         """The monotonic second after which the owner that sent at `sent` may begin no delivery."""
         return sent.mono_s + (self.lease_ms - self.margin_ms) / 1000
+
+    def fresh_until_s(self, deadline_s: float) -> float:
+        """Until when nothing is late about an owner whose deadline this is: half a heartbeat after its next was due."""
+        sent_s = deadline_s - (self.lease_ms - self.margin_ms) / 1000
+        return min(deadline_s, sent_s + FRESH_FOR * self.heartbeat_ms / 1000)
 
     def expired_before_ms(self, now_ms: int) -> int:
         """A lease whose expiry is below this has run out on every clock within the allowance."""
