@@ -43,7 +43,8 @@ DRAIN_P99_S = 1.0
 DEPLOY_MOVES = 1
 WITHIN_S = 120.0
 CALM_S = 5.0
-"""Before anything is done to the fleet, it has streamed and moved nothing for so long."""
+"""Before anything is done to the fleet, it has streamed, moved nothing and been even for so long. Even, because a
+newcomer after a drain waits some seconds for its share: a deployment meanwhile would count those moves as its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +186,21 @@ class Play:
             acts.complaints.append(f"{worker.name} ended with {code}, not 0, when it drained")
 
     def _calm(self, what: str) -> None:
-        """Returns when everything streams and nothing has moved for a while. Raises LocalFault."""
+        """Returns when everything streams, evenly, and nothing has moved for a while. Raises LocalFault."""
         began_s = calm_from_s = time.monotonic()
         before: tuple[int, ...] = ()
         while True:
             now_s = time.monotonic()
             state = self._state()
-            if state != before or state[0] != self._wanted.connections:
+            if state != before or state[0] != self._wanted.connections or not self._is_even():
                 calm_from_s, before = now_s, state
             if now_s - calm_from_s >= CALM_S:
                 progress(f"{what}: calm since {calm_from_s - began_s:.1f} s")
                 return
             if now_s - began_s > WITHIN_S + 2 * self._wanted.timing.lease_ms / 1_000:
                 raise LocalFault(
-                    f"{what}: {state[0]} of {self._wanted.connections} stream after {now_s - began_s:.0f} s"
+                    f"{what}: {state[0]} of {self._wanted.connections} stream after {now_s - began_s:.0f} s,"
+                    f" and workers own {', '.join(map(str, state[1:]))}"
                 )
             time.sleep(0.25)
 
@@ -207,6 +209,10 @@ class Play:
         workers = [*self._old.workers, *self._new.workers]
         self._watch.look(workers)
         return self._watch.streaming(workers), *(self._watch.row(worker).owned for worker in workers)
+
+    def _is_even(self) -> bool:
+        owned = [self._watch.row(worker).owned for worker in (*self._old.running, *self._new.running)]
+        return max(owned) - min(owned) <= 1
 
     def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
         deadline_s = time.monotonic() + within_s
