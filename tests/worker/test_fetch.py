@@ -9,10 +9,9 @@ import pytest
 
 from streamlease.feed.events import Fetch, Fetched, Route, Tls
 from streamlease_worker.fetch import Unfetched, fetch
-from streamlease_worker.routes import Routes
+from tests.protocols.loopback import routes, run
 from tests.worker import hostile
 from tests.worker.certificates import Authority
-from tests.worker.test_transport import LOOPBACK
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n" + b'{"url":"wss:/"}'
 
@@ -24,9 +23,9 @@ def fetched(deed: hostile.Deed, call: Callable[[str], Fetch] | None = None) -> F
         async with hostile.upstream(deed) as url:
             url = url.replace("ws://", "http://")
             asked = Fetch(3, "GET", url, timeout_s=1.0, max_body_bytes=1_000) if call is None else call(url)
-            return await fetch(asked, Routes(LOOPBACK))
+            return await fetch(asked, routes())
 
-    return asyncio.run(main())
+    return run(main())
 
 
 def test_an_answer_keeps_its_status_and_its_body() -> None:
@@ -96,14 +95,14 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 
 def test_an_address_that_may_not_be_dialled_may_not_be_called() -> None:
     with pytest.raises(Unfetched, match="a link-local or metadata address") as refusal:
-        asyncio.run(fetch(Fetch(1, "GET", "http://169.254.170.2/v2/credentials"), Routes(LOOPBACK)))
+        run(fetch(Fetch(1, "GET", "http://169.254.170.2/v2/credentials"), routes()))
     assert refusal.value.counted == "address_refused"
 
 
 def test_a_url_that_cannot_be_shows_nothing_of_itself() -> None:
     for url, headers in (("ftp://127.0.0.1/s3cr3t", {}), ("http://127.0.0.1:1/", {"X": "s3cr3t\r\nbreak"})):
         with pytest.raises(Unfetched) as failure:
-            asyncio.run(fetch(Fetch(1, "GET", url, headers, timeout_s=1.0), Routes(LOOPBACK)))
+            run(fetch(Fetch(1, "GET", url, headers, timeout_s=1.0), routes()))
         assert "s3cr3t" not in str(failure.value)
 
 
@@ -120,8 +119,8 @@ def test_https_trusts_what_the_route_says(tmp_path: Path) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=ours.server(tmp_path, "127.0.0.1"))
         port = server.sockets[0].getsockname()[1]
         async with server:
-            return await fetch(Fetch(1, "GET", f"https://127.0.0.1:{port}/", route=Route(tls=tls)), Routes(LOOPBACK))
+            return await fetch(Fetch(1, "GET", f"https://127.0.0.1:{port}/", route=Route(tls=tls)), routes())
 
-    assert asyncio.run(main(Tls(ca=ours.pem))).status == 200
+    assert run(main(Tls(ca=ours.pem))).status == 200
     with pytest.raises(Unfetched, match="cannot be trusted"):
-        asyncio.run(main(Tls()))
+        run(main(Tls()))

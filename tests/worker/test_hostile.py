@@ -1,11 +1,10 @@
-"""Hostile upstreams on loopback: bounded memory and time, a sentence, a count; and never a loop."""
+"""Hostile upstreams on loopback, in virtual time: bounded memory and time, a sentence, a count; and never a loop."""
 
 import asyncio
 import itertools
 import json
 import resource
 import struct
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -18,19 +17,17 @@ from streamlease.feed.feed import Feed, Keepalive, RecordShape, Retry, Rule
 from streamlease.model import StatusState
 from streamlease.write import Value
 from streamlease_worker import endings, transport
-from streamlease_worker.addresses import allowed
 from streamlease_worker.log import Log
-from streamlease_worker.routes import HANDSHAKES_A_HOST, Routes
+from streamlease_worker.routes import HANDSHAKES_A_HOST
 from streamlease_worker.runner import Ended, Runner, Surroundings
 from streamlease_worker.sinks.base import Limits
 from streamlease_worker.transport import WebSockets
+from tests.protocols.loopback import in_time, passes, routes, run, thinks
 from tests.worker import hostile
 from tests.worker.sinking import MemorySink, OpenFence
-from tests.worker.test_transport import end_of, on_loopback, refused
+from tests.worker.test_transport import end_of, refused
 from tests.worker.test_transport import upstream as serving
 from tests.worker.turning import turns
-
-LOOPBACK = allowed("loopback")
 
 
 def sequence(value: Value) -> Value:
@@ -57,7 +54,7 @@ class Running:
 
     def start(self, feed: Feed | None = None) -> None:
         self.around = Surroundings(
-            transport=WebSockets(Routes(LOOPBACK)),
+            transport=WebSockets(routes()),
             sink=self.sink,
             turns=turns(),
             secrets=_no_secrets,
@@ -105,20 +102,20 @@ def most_resident_kib() -> int:
 # --- silence ----------------------------------------------------------------------------------------------------------
 
 
-@on_loopback
+@in_time
 async def test_w1_a_peer_that_drops_all_is_left_within_ping_and_close_timeout_with_the_cause() -> None:
     async with hostile.upstream(hostile.deaf) as url:
         running = Running(url, keepalive=Keepalive(ping_every_s=0.2, pong_within_s=0.2))
         began_s = asyncio.get_running_loop().time()
         running.start()
         await running.until(lambda: bool(running.reasons()))
-        assert asyncio.get_running_loop().time() - began_s < 3
+        assert asyncio.get_running_loop().time() - began_s < 0.6
         assert running.reasons()[0].startswith("no sign of life within 0.2 s of a ping")
         assert running.counts["late_pong"] == 1
         await running.stop()
 
 
-@on_loopback
+@in_time
 async def test_w7_a_failed_heartbeat_ends_in_an_error_that_says_so_and_w39_it_is_dialled_again() -> None:
     async with hostile.upstream(hostile.deaf) as url:
         running = Running(url, keepalive=Keepalive(ping_every_s=0.1, pong_within_s=0.1))
@@ -128,7 +125,7 @@ async def test_w7_a_failed_heartbeat_ends_in_an_error_that_says_so_and_w39_it_is
         await running.stop()
 
 
-@on_loopback
+@in_time
 async def test_w1_a_stop_is_not_held_up_by_a_peer_that_reads_nothing_of_what_it_is_sent() -> None:
     async with hostile.upstream(hostile.deaf) as url:
         running = Running(url)
@@ -136,10 +133,10 @@ async def test_w1_a_stop_is_not_held_up_by_a_peer_that_reads_nothing_of_what_it_
         await running.until(lambda: (StatusState.STREAMING, None) in running.states)
         began_s = asyncio.get_running_loop().time()
         assert (await running.stop()).outcome == "stopped"
-        assert asyncio.get_running_loop().time() - began_s < 3
+        assert asyncio.get_running_loop().time() - began_s < 0.2
 
 
-@on_loopback
+@in_time
 async def test_a_handshake_that_drips_is_left_in_time_and_counted() -> None:
     answer = b"HTTP/1.1 101 Switching Protocols\r\nX-Slow: " + b"x" * 5_000
     async with hostile.upstream(hostile.drips(answer, 0.02)) as url:
@@ -147,7 +144,7 @@ async def test_a_handshake_that_drips_is_left_in_time_and_counted() -> None:
         running = Running(url)
         running.start()
         await running.until(lambda: bool(running.reasons()))
-        assert asyncio.get_running_loop().time() - began_s < 3
+        assert asyncio.get_running_loop().time() - began_s < 0.6
         assert running.reasons() == ["127.0.0.1 did not complete the handshake within 0.5 s"]
         assert running.counts["dial_timeout"] == 1
         await running.stop()
@@ -176,10 +173,10 @@ def test_an_answer_of_a_megabyte_is_not_read_to_its_end(answer: bytes) -> None:
             assert running.counts["oversized_handshake"] == 1
             await running.stop()
 
-    asyncio.run(main())
+    run(main())
 
 
-@on_loopback
+@in_time
 async def test_w37_a_deflate_bomb_is_bounded_before_it_is_in_memory_and_counted() -> None:
     bomb = hostile.bomb(512 << 20)
     before_kib = most_resident_kib()
@@ -193,7 +190,7 @@ async def test_w37_a_deflate_bomb_is_bounded_before_it_is_in_memory_and_counted(
     assert most_resident_kib() - before_kib < 64 << 10
 
 
-@on_loopback
+@in_time
 async def test_w37_a_bomb_at_the_same_cursor_is_no_redial_loop() -> None:
     dials = 0
     spoil = hostile.says(hostile.frame(b'{"seq":1}'), hostile.bomb(16 << 20), deflate=True)
@@ -213,23 +210,23 @@ async def test_w37_a_bomb_at_the_same_cursor_is_no_redial_loop() -> None:
         assert dials == 3
 
 
-@on_loopback
+@in_time
 async def test_a_length_nobody_can_send_is_refused_at_its_head() -> None:
     head = struct.pack("!BBQ", 0x81, 127, 1 << 62)
     async with hostile.upstream(hostile.says(head)) as url:
-        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
+        closed = await end_of(await WebSockets(routes()).dial(Dial(url)))
     assert closed.code == 1009
 
 
-@on_loopback
+@in_time
 async def test_a_message_in_endless_fragments_is_bounded() -> None:
     crumbs = hostile.frame(b"x", fin=False) + hostile.frame(b"", opcode=0x0, fin=False) * 20_000
     async with hostile.upstream(hostile.says(crumbs)) as url:
-        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
+        closed = await end_of(await WebSockets(routes()).dial(Dial(url)))
     assert closed == Closed("the upstream sent a message in too many fragments", code=1009)
 
 
-@on_loopback
+@in_time
 async def test_an_upstream_that_pings_and_reads_no_pong_is_dropped_with_bounded_memory() -> None:
     before_kib = most_resident_kib()
     async with hostile.upstream(hostile.pings_and_never_reads) as url:
@@ -243,7 +240,7 @@ async def test_an_upstream_that_pings_and_reads_no_pong_is_dropped_with_bounded_
     assert transport.MOST_UNREAD_BYTES <= 1 << 20
 
 
-@on_loopback
+@in_time
 async def test_an_upstream_that_asks_for_answers_and_reads_none_is_dropped_with_bounded_memory() -> None:
     before_kib = most_resident_kib()
     async with hostile.upstream(hostile.asks_and_never_reads) as url:
@@ -257,7 +254,7 @@ async def test_an_upstream_that_asks_for_answers_and_reads_none_is_dropped_with_
     assert most_resident_kib() - before_kib < 64 << 10
 
 
-@on_loopback
+@in_time
 async def test_a_burst_of_answers_to_an_upstream_that_reads_them_goes_out_in_order() -> None:
     heard: list[str] = []
 
@@ -278,16 +275,14 @@ async def test_a_burst_of_answers_to_an_upstream_that_reads_them_goes_out_in_ord
         await running.stop()
 
 
-@on_loopback
+@in_time
 async def test_a_few_messages_that_take_long_let_the_others_live_between_them() -> None:
     seen = 0
     looked: list[int] = []
 
     def slow(_: Value) -> Value:
         nonlocal seen
-        end_s = time.monotonic() + 0.02  # as a message does that unfolds to a megabyte
-        while time.monotonic() < end_s:
-            pass
+        thinks(0.02)  # as about a message that unfolds to a megabyte
         seen += 1
         return False
 
@@ -306,7 +301,7 @@ async def test_a_few_messages_that_take_long_let_the_others_live_between_them() 
         await running.stop()
 
 
-@on_loopback
+@in_time
 async def test_w2_w24_a_flood_over_a_full_sink_closes_no_socket_loses_nothing_and_says_its_lag() -> None:
     messages = 12_000
 
@@ -324,7 +319,7 @@ async def test_w2_w24_a_flood_over_a_full_sink_closes_no_socket_loses_nothing_an
         async with asyncio.timeout(10):
             while not budget.stalled:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.01)
-        await asyncio.sleep(1)  # many pings' time, behind what is not read
+        await passes(1)  # many pings' time, behind what is not read
         assert budget.used_bytes < 8 << 20
         assert budget.lag_ms(running.around.wall_ms()) > 0
         assert running.reasons() == []
@@ -336,10 +331,10 @@ async def test_w2_w24_a_flood_over_a_full_sink_closes_no_socket_loses_nothing_an
     assert running.counts["late_pong"] == 0
 
 
-@on_loopback
+@in_time
 async def test_w1_who_breaks_the_protocol_and_keeps_the_connection_is_cut_off() -> None:
     async with hostile.upstream(hostile.says(hostile.frame(b"x", opcode=0x3), stays=True)) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         async with asyncio.timeout(transport.CLOSE_TIMEOUT_S + 3):
             assert (await end_of(socket)).code == 1002
 
@@ -381,16 +376,16 @@ async def test_w1_who_breaks_the_protocol_and_keeps_the_connection_is_cut_off() 
 def test_frames_that_break_the_protocol_are_named(frames: list[bytes], code: int) -> None:
     async def main() -> None:
         async with hostile.upstream(hostile.says(hostile.frame(b"good"), *frames)) as url:
-            socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+            socket = await WebSockets(routes()).dial(Dial(url))
             assert (socket.ready() or await socket.recv()) == "good"
             closed = await end_of(socket)
             assert closed.code == code
             assert closed.error.startswith("the upstream")
 
-    asyncio.run(main())
+    run(main())
 
 
-@on_loopback
+@in_time
 async def test_redirects_without_end_are_not_followed_once() -> None:
     dials = 0
 
@@ -429,10 +424,10 @@ def test_an_upstream_leads_to_a_private_address_only_where_the_spec_asks_for_suc
                 assert any("is a loopback address, where no upstream leads" in r for r in running.reasons()) != private
                 await running.stop()
 
-    asyncio.run(main())
+    run(main())
 
 
-@on_loopback
+@in_time
 async def test_w28_accepted_and_closed_at_once_it_is_dialled_later_and_later() -> None:
     at_s: list[float] = []
 
@@ -452,7 +447,7 @@ async def test_w28_accepted_and_closed_at_once_it_is_dialled_later_and_later() -
 # --- cancellation and crowds ------------------------------------------------------------------------------------------
 
 
-@on_loopback
+@in_time
 async def test_w5_giving_up_a_wait_at_the_very_arrival_ten_thousand_times_loses_nothing() -> None:
     messages = 10_000
 
@@ -464,7 +459,7 @@ async def test_w5_giving_up_a_wait_at_the_very_arrival_ten_thousand_times_loses_
         await connection.wait_closed()
 
     async with serving(count) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         got: list[str | bytes] = []
         turns = 0
         while len(got) < messages:
@@ -483,7 +478,7 @@ async def test_w5_giving_up_a_wait_at_the_very_arrival_ten_thousand_times_loses_
     assert turns >= messages
 
 
-@on_loopback
+@in_time
 async def test_w36_of_a_thousand_dials_at_once_so_many_handshakes_are_under_way_with_a_host() -> None:
     under_way, most = 0, 0
 
@@ -496,7 +491,7 @@ async def test_w36_of_a_thousand_dials_at_once_so_many_handshakes_are_under_way_
         await hostile.says()(reader, writer)
 
     async with hostile.upstream(deed) as url:
-        sockets = WebSockets(Routes(LOOPBACK))
+        sockets = WebSockets(routes())
         opened = await asyncio.gather(*(sockets.dial(Dial(url, open_timeout_s=19)) for _ in range(1_000)))
         for socket in opened:
             socket.abort()
@@ -504,13 +499,13 @@ async def test_w36_of_a_thousand_dials_at_once_so_many_handshakes_are_under_way_
     assert len(opened) == 1_000
 
 
-@on_loopback
+@in_time
 async def test_a_host_that_answers_no_handshake_keeps_no_other_host_waiting() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
     async with hostile.upstream(silent) as hanging, hostile.upstream(hostile.says(), "127.0.0.2") as good:
-        sockets = WebSockets(Routes(LOOPBACK))
+        sockets = WebSockets(routes())
         crowd = [asyncio.ensure_future(sockets.dial(Dial(hanging, open_timeout_s=3))) for _ in range(100)]
         await asyncio.sleep(0)
         async with asyncio.timeout(2):

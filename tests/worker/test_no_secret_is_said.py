@@ -18,11 +18,10 @@ from streamlease.feed.computed import Encoded, Hmac
 from streamlease.feed.events import Route, Tls
 from streamlease.feed.feed import Feed, Fetching, Keepalive, Retry
 from streamlease.model import Position, StatusState
-from streamlease_worker.addresses import allowed
 from streamlease_worker.log import LOGGER, JsonLines, Log
-from streamlease_worker.routes import Routes
 from streamlease_worker.runner import Runner, Surroundings
 from streamlease_worker.transport import WebSockets
+from tests.protocols.loopback import routes, run
 from tests.worker import hostile
 from tests.worker.sinking import MemorySink, OpenFence
 from tests.worker.turning import turns
@@ -76,7 +75,7 @@ async def told(feed: Feed, *, for_s: float = 1.0) -> list[str]:
             None,
             fence=OpenFence(),
             around=Surroundings(
-                transport=WebSockets(Routes(allowed("loopback"))),
+                transport=WebSockets(routes()),
                 sink=MemorySink(),
                 turns=turns(),
                 secrets=secrets,
@@ -139,7 +138,7 @@ def test_w34_no_secret_is_said_whatever_the_upstream_gives_back(deed: hostile.De
             feed = feed_at(url)
             return await told(replace(feed, keepalive=Keepalive(ping_every_s=0.1, pong_within_s=0.1)))
 
-    heard = asyncio.run(main())
+    heard = run(main())
     assert any("BACKOFF" in line or "FAILED" in line for line in heard)
     assert [line for line in heard if any(needle in line for needle in NEEDLES)] == []
 
@@ -151,7 +150,7 @@ def test_w34_nor_what_was_computed_of_one_such_as_basic_authentication() -> None
             headers = {"Authorization": "Basic {=basic}"}
             return await told(replace(feed_at(url), url=url, headers=headers, computed=basic, open_messages=()))
 
-    heard = asyncio.run(main())
+    heard = run(main())
     assert any("Basic ***" in line for line in heard)
     assert [line for line in heard if base64.b64encode(b"user:header")[:12].decode() in line] == []
 
@@ -172,6 +171,6 @@ def test_w34_nor_what_was_computed_of_one_such_as_basic_authentication() -> None
     ids=lambda change: json.dumps(sorted(change)),
 )
 def test_no_secret_is_said_where_a_dial_cannot_even_begin(change: Mapping[str, object]) -> None:
-    heard = asyncio.run(told(replace(feed_at("ws://127.0.0.1:1/"), **change)))  # type: ignore[arg-type]  # fields of it
+    heard = run(told(replace(feed_at("ws://127.0.0.1:1/"), **change)))  # type: ignore[arg-type]  # fields of it
     assert any("BACKOFF" in line or "FAILED" in line for line in heard)
     assert [line for line in heard if any(needle in line for needle in NEEDLES)] == []

@@ -1,6 +1,5 @@
 """Proxies: which one a dial goes through, the way through it, its refusals, and that nothing shows its credentials."""
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -8,15 +7,14 @@ from websockets.asyncio.server import ServerConnection
 
 from streamlease.feed.events import Dial, Fetch, Route
 from streamlease_worker import proxy
-from streamlease_worker.addresses import Resolver, allowed
 from streamlease_worker.fetch import fetch
 from streamlease_worker.proxy import ProxyFailed, chosen
-from streamlease_worker.routes import Routes
 from streamlease_worker.transport import SocketEnded, WebSockets
+from tests.protocols.loopback import routes, run
 from tests.worker import hostile
 from tests.worker.proxies import Proxying, proxying
 from tests.worker.test_addresses import Names
-from tests.worker.test_transport import LOOPBACK, upstream
+from tests.worker.test_transport import upstream
 
 PASSWORD = "s3cr3t-pass"
 
@@ -93,17 +91,17 @@ def test_a_websocket_and_a_call_go_through(scheme: str, user: str | None) -> Non
         kind = "http" if scheme == "http" else "socks5"
         async with upstream(_echo) as url, proxying(through, kind) as place:
             place = place.replace(f"{kind}://", f"{scheme}://" + (f"{user}@" if user else ""))
-            socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url, route=Route(proxy=place)))
+            socket = await WebSockets(routes()).dial(Dial(url, route=Route(proxy=place)))
             await socket.send("hello")
             said = await socket.recv()
             await socket.close(1000, "")
             answer = hostile.answers(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             async with hostile.upstream(answer) as other:
                 called = other.replace("ws://", "http://")
-                body = (await fetch(Fetch(1, "GET", called, route=Route(proxy=place)), Routes(LOOPBACK))).body
+                body = (await fetch(Fetch(1, "GET", called, route=Route(proxy=place)), routes())).body
             return said, body, int(url.rstrip("/").rpartition(":")[2])
 
-    said, body, port = asyncio.run(main())
+    said, body, port = run(main())
     assert (said, body) == ("hello", "ok")
     assert through.asked[0] == f"127.0.0.1:{port}"
     assert through.credentials == [user, user]
@@ -117,13 +115,12 @@ def test_a_name_is_the_proxys_to_look_up_unless_it_takes_addresses() -> None:
             kind = "http" if scheme == "http" else "socks5"
             async with upstream(_echo) as url, proxying(through, kind) as place:
                 names = Names(feed_example="127.0.0.1", **{"127.0.0.1": "127.0.0.1"})
-                routes = Routes(resolver=Resolver(allowed("loopback"), names))
                 url = url.replace("127.0.0.1", "feed.example")
                 route = Route(proxy=place.replace(f"{kind}:", f"{scheme}:"), private_addresses=True)
-                socket = await WebSockets(routes).dial(Dial(url, route=route))
+                socket = await WebSockets(routes(names=names)).dial(Dial(url, route=route))
                 await socket.close(1000, "")
 
-        asyncio.run(main())
+        run(main())
         assert through.asked[0].rpartition(":")[0] == target
 
 
@@ -132,12 +129,11 @@ def test_what_a_name_stands_for_here_is_judged_all_the_same() -> None:
 
     async def main() -> str:
         async with proxying(Proxying(), "http") as place:
-            routes = Routes(resolver=Resolver(allowed("loopback"), names))
             with pytest.raises(SocketEnded) as refusal:
-                await WebSockets(routes).dial(Dial("wss://inner.example/", route=Route(proxy=place)))
+                await WebSockets(routes(names=names)).dial(Dial("wss://inner.example/", route=Route(proxy=place)))
             return str(refusal.value)
 
-    assert "a link-local or metadata address" in asyncio.run(main())
+    assert "a link-local or metadata address" in run(main())
 
 
 def test_a_specs_proxy_is_judged_and_the_environments_is_not() -> None:
@@ -146,14 +142,13 @@ def test_a_specs_proxy_is_judged_and_the_environments_is_not() -> None:
             port = int(url.rstrip("/").rpartition(":")[2])
             public = Names(feed_example="8.8.8.8", **{"127.0.0.1": "127.0.0.1"})
             feed = "ws://feed.example/"
-            strict = Resolver(allowed(""), public)
             with pytest.raises(SocketEnded, match="is a loopback address"):
-                await WebSockets(Routes(resolver=strict)).dial(Dial(feed, route=Route(proxy=place)))
-            routes = Routes(resolver=Resolver(allowed(""), public), environment={"HTTP_PROXY": place})
-            socket = await WebSockets(routes).dial(Dial(f"ws://feed.example:{port}/"))
+                await WebSockets(routes(permitted="", names=public)).dial(Dial(feed, route=Route(proxy=place)))
+            own = routes(permitted="", names=public, environment={"HTTP_PROXY": place})
+            socket = await WebSockets(own).dial(Dial(f"ws://feed.example:{port}/"))
             await socket.close(1000, "")
 
-    asyncio.run(main())
+    run(main())
 
 
 @pytest.mark.parametrize(
@@ -173,10 +168,10 @@ def test_a_proxys_refusal_is_a_sentence_with_its_name_alone(through: Proxying, s
         async with proxying(through, scheme) as place:
             route = Route(proxy=place.replace("://", f"://u:{PASSWORD}@"))
             with pytest.raises(SocketEnded) as refusal:
-                await WebSockets(Routes(LOOPBACK)).dial(Dial("ws://127.0.0.1:9/", route=route, open_timeout_s=5))
+                await WebSockets(routes()).dial(Dial("ws://127.0.0.1:9/", route=route, open_timeout_s=5))
             return str(refusal.value)
 
-    said = asyncio.run(main())
+    said = run(main())
     assert sentence in said
     assert f"the proxy 127.0.0.1:{through.port}" in said
     assert PASSWORD not in said
@@ -186,8 +181,8 @@ def test_a_proxy_that_is_not_there_is_named() -> None:
     async def main() -> str:
         route = Route(proxy="socks5h://127.0.0.1:1")
         with pytest.raises(SocketEnded) as refusal:
-            await WebSockets(Routes(LOOPBACK)).dial(Dial("ws://127.0.0.1:9/", route=route))
+            await WebSockets(routes()).dial(Dial("ws://127.0.0.1:9/", route=route))
         return str(refusal.value)
 
-    assert "the proxy 127.0.0.1:1 " in asyncio.run(main())
+    assert "the proxy 127.0.0.1:1 " in run(main())
     assert proxy.PORTS["socks5h"] == 1080

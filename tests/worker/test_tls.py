@@ -1,6 +1,5 @@
 """TLS: own authorities, client certificates, the name that is asked for; and contexts that are shared."""
 
-import asyncio
 import ssl
 from pathlib import Path
 
@@ -9,11 +8,11 @@ from websockets.asyncio.server import ServerConnection
 
 from streamlease.feed.events import Dial, Route, Tls
 from streamlease_worker import tls
-from streamlease_worker.routes import Routes
 from streamlease_worker.tls import BadTls, Contexts
 from streamlease_worker.transport import SocketEnded, WebSockets
+from tests.protocols.loopback import routes, run
 from tests.worker.certificates import Authority
-from tests.worker.test_transport import LOOPBACK, upstream
+from tests.worker.test_transport import upstream
 
 
 async def _echo(connection: ServerConnection) -> None:
@@ -27,13 +26,13 @@ def dialled(tmp_path: Path, served: ssl.SSLContext, asked: Tls, host: str = "127
     async def main() -> str | bytes:
         async with upstream(_echo, ssl=served) as url:
             url = url.replace("ws://127.0.0.1", f"wss://{host}")
-            socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url, route=Route(tls=asked)))
+            socket = await WebSockets(routes()).dial(Dial(url, route=Route(tls=asked)))
             await socket.send("hello")
             answer = await socket.recv()
             await socket.close(1000, "")
             return answer
 
-    return asyncio.run(main())
+    return run(main())
 
 
 def test_an_authority_of_the_specs_own_is_trusted_and_no_other(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -18,26 +18,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from streamlease.feed.events import Closed, Dial
-from streamlease_worker.addresses import allowed
-from streamlease_worker.routes import Routes
 from streamlease_worker.transport import Socket, SocketEnded, WebSockets
-
-LOOPBACK = allowed("loopback")
+from tests.protocols.loopback import in_time, passes, routes, run
 
 type Handler = Callable[[ServerConnection], Awaitable[None]]
-
-
-def on_loopback(scenario: Callable[..., Coroutine[object, object, None]]) -> Callable[..., None]:
-    def test(**fixtures: object) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(20):
-                await scenario(**fixtures)
-
-        asyncio.run(limited())
-
-    test.__name__ = scenario.__name__
-    test.__signature__ = __import__("inspect").signature(scenario)  # type: ignore[attr-defined]
-    return test
 
 
 @contextlib.asynccontextmanager
@@ -63,7 +47,7 @@ async def raw(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awa
 async def refused(url: str, **options: object) -> Closed:
     """How dialling `url` fails."""
     with pytest.raises(SocketEnded) as ended:
-        await WebSockets(Routes(LOOPBACK)).dial(Dial(url, **options))  # type: ignore[arg-type]
+        await WebSockets(routes()).dial(Dial(url, **options))  # type: ignore[arg-type]
     return ended.value.closed
 
 
@@ -88,7 +72,7 @@ async def _silent(connection: ServerConnection) -> None:
 # --- open sockets -----------------------------------------------------------------------------------------------------
 
 
-@on_loopback
+@in_time
 async def test_messages_go_both_ways_with_headers_and_subprotocol() -> None:
     seen: list[ServerConnection] = []
 
@@ -97,7 +81,7 @@ async def test_messages_go_both_ways_with_headers_and_subprotocol() -> None:
         await _echo(connection)
 
     async with upstream(handler, subprotocols=["v2"]) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url, headers={"X-Key": "k"}, subprotocols=("v2",)))
+        socket = await WebSockets(routes()).dial(Dial(url, headers={"X-Key": "k"}, subprotocols=("v2",)))
         await socket.send("ünï")
         assert await socket.recv() == "ünï"
         await socket.close(1000, "done")
@@ -110,23 +94,23 @@ async def test_messages_go_both_ways_with_headers_and_subprotocol() -> None:
     assert seen[0].subprotocol == "v2"
 
 
-@on_loopback
+@in_time
 async def test_a_ping_is_answered_and_the_socket_sends_none_of_its_own() -> None:
     async with upstream(_silent) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         ponged = asyncio.Event()
         await socket.ping(ponged.set)
         await ponged.wait()
         await socket.close(1000, "")
 
 
-@on_loopback
+@in_time
 async def test_calls_on_a_socket_that_is_gone_are_quiet_and_reading_tells() -> None:
     async def handler(connection: ServerConnection) -> None:
         await connection.close(1008, "policy")
 
     async with upstream(handler) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         closed = await end_of(socket)
         assert closed == Closed("the upstream closed with 1008: policy", code=1008, reason="policy")
         await socket.send("x")
@@ -135,15 +119,15 @@ async def test_calls_on_a_socket_that_is_gone_are_quiet_and_reading_tells() -> N
         assert await end_of(socket) == closed
 
 
-@on_loopback
+@in_time
 async def test_an_abort_drops_it_at_once() -> None:
     async with upstream(_silent) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         socket.abort()
         assert (await end_of(socket)).code == 1006
 
 
-@on_loopback
+@in_time
 async def test_not_reading_reaches_the_upstream() -> None:
     sent = 0
 
@@ -155,12 +139,11 @@ async def test_not_reading_reaches_the_upstream() -> None:
                 sent += 1
 
     async with upstream(handler) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
-        stalled, before = 0, -1
-        while stalled < 20:
-            stalled = stalled + 1 if sent == before else 0
-            before = sent
-            await asyncio.wait([asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, int))])
+        socket = await WebSockets(routes()).dial(Dial(url))
+        await passes(60)
+        before = sent
+        await passes(3_600)
+        assert sent == before
         assert 0 < sent < 200
         for _ in range(sent + 10):
             await socket.recv()
@@ -170,7 +153,7 @@ async def test_not_reading_reaches_the_upstream() -> None:
 # --- bad upstreams ----------------------------------------------------------------------------------------------------
 
 
-@on_loopback
+@in_time
 async def test_20_mb_are_refused_before_they_are_in_memory() -> None:
     async def handler(connection: ServerConnection) -> None:
         with contextlib.suppress(Exception):
@@ -178,46 +161,46 @@ async def test_20_mb_are_refused_before_they_are_in_memory() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        socket = await WebSockets(Routes(LOOPBACK)).dial(Dial(url))
+        socket = await WebSockets(routes()).dial(Dial(url))
         closed = await end_of(socket)
     assert closed == Closed("the upstream sent a message of more than 1,048,576 bytes", code=1009)
 
 
-@on_loopback
+@in_time
 async def test_invalid_utf8_is_named() -> None:
     async def handler(connection: ServerConnection) -> None:
         await connection.send(b"\xff\xfe", text=True)
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
+        closed = await end_of(await WebSockets(routes()).dial(Dial(url)))
     assert closed == Closed("the upstream sent text that is not UTF-8", code=1007)
 
 
-@on_loopback
+@in_time
 async def test_a_broken_protocol_is_named() -> None:
     async def handler(connection: ServerConnection) -> None:
         connection.transport.write(b"\xff\x00")
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
+        closed = await end_of(await WebSockets(routes()).dial(Dial(url)))
     assert closed.code == 1002
     assert closed.error.startswith("the upstream broke the WebSocket protocol")
 
 
-@on_loopback
+@in_time
 async def test_a_lost_socket_is_told_from_a_closed_one() -> None:
     async def handler(connection: ServerConnection) -> None:
         connection.transport.abort()
 
     async with upstream(handler) as url:
-        closed = await end_of(await WebSockets(Routes(LOOPBACK)).dial(Dial(url)))
+        closed = await end_of(await WebSockets(routes()).dial(Dial(url)))
     assert closed.code == 1006
     assert closed.error.startswith("the socket was lost without a close frame")
 
 
-@on_loopback
+@in_time
 async def test_a_refused_handshake_keeps_its_status_and_its_wish() -> None:
     def refuse(connection: ServerConnection, request: Request) -> Response:
         return Response(429, "Too Many Requests", Headers({"Retry-After": "17"}))
@@ -246,10 +229,10 @@ def test_a_retry_after_may_be_a_date_or_nothing_to_go_by(value: str, wait_s: flo
         async with upstream(_silent, process_request=refuse) as url:
             assert (await refused(url)).retry_after_s == wait_s
 
-    asyncio.run(main())
+    run(main())
 
 
-@on_loopback
+@in_time
 async def test_a_redirect_is_not_followed_and_names_its_host_alone() -> None:
     def refuse(connection: ServerConnection, request: Request) -> Response:
         return Response(301, "Moved", Headers({"Location": "ws://other.example/path?token=s3cr3t"}))
@@ -261,7 +244,7 @@ async def test_a_redirect_is_not_followed_and_names_its_host_alone() -> None:
     assert "s3cr3t" not in closed.error
 
 
-@on_loopback
+@in_time
 async def test_a_redirect_within_the_host_or_to_nowhere_is_not_followed_either() -> None:
     for location in ("/elsewhere", "ws://[::1/x", ""):
 
@@ -272,7 +255,7 @@ async def test_a_redirect_within_the_host_or_to_nowhere_is_not_followed_either()
             assert (await refused(url)).error.endswith("redirects are not followed")
 
 
-@on_loopback
+@in_time
 async def test_an_upstream_that_never_answers_is_given_up_in_time() -> None:
     async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -283,7 +266,7 @@ async def test_an_upstream_that_never_answers_is_given_up_in_time() -> None:
     assert closed == Closed("127.0.0.1 did not complete the handshake within 0.2 s")
 
 
-@on_loopback
+@in_time
 async def test_an_upstream_that_closes_at_once_or_speaks_no_http_is_named() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -298,7 +281,7 @@ async def test_an_upstream_that_closes_at_once_or_speaks_no_http_is_named() -> N
             assert (await refused(url)).error == "127.0.0.1 did not answer in HTTP"
 
 
-@on_loopback
+@in_time
 async def test_a_web_server_that_is_no_websocket_server_is_named() -> None:
     async def web(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -310,7 +293,7 @@ async def test_a_web_server_that_is_no_websocket_server_is_named() -> None:
         assert "not as a WebSocket server" in (await refused(url)).error
 
 
-@on_loopback
+@in_time
 async def test_a_subprotocol_nobody_offered_is_named() -> None:
     def choose(connection: ServerConnection, request: Request, response: Response) -> None:
         response.headers["Sec-WebSocket-Protocol"] = "v9"
@@ -319,7 +302,7 @@ async def test_a_subprotocol_nobody_offered_is_named() -> None:
         assert "not offered" in (await refused(url, subprotocols=("v2",))).error
 
 
-@on_loopback
+@in_time
 async def test_a_port_where_nobody_listens_a_host_that_does_not_exist_a_url_that_cannot_be() -> None:
     async with raw(lambda _r, _w: asyncio.sleep(0)) as url:
         pass
@@ -330,7 +313,7 @@ async def test_a_port_where_nobody_listens_a_host_that_does_not_exist_a_url_that
     assert "break" not in broken.error
 
 
-@on_loopback
+@in_time
 async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     key, certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -340,11 +323,11 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) 
         assert "showed a TLS certificate that cannot be trusted" in (await refused(secure)).error
         trusting = ssl.create_default_context(cafile=str(certificate))
         trusting.check_hostname = False
-        socket = await WebSockets(Routes(LOOPBACK, context=lambda: trusting)).dial(Dial(secure))
+        socket = await WebSockets(routes(context=lambda: trusting)).dial(Dial(secure))
         await socket.close(1000, "")
 
 
-@on_loopback
+@in_time
 async def test_a_port_that_speaks_no_tls_is_named() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -356,7 +339,7 @@ async def test_a_port_that_speaks_no_tls_is_named() -> None:
         assert "could not agree on TLS" in (await refused(url.replace("ws://", "wss://"))).error
 
 
-@on_loopback
+@in_time
 async def test_a_port_that_hangs_up_on_tls_is_asked_about() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
