@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from streamlease import lease
+from streamlease.dynamodb import clients as clients_module
 from streamlease.dynamodb import clock
-from streamlease.dynamodb.clients import Purpose, clients
+from streamlease.dynamodb.clients import Patience, Purpose, clients, patience
 from streamlease.dynamodb.executor import Executor
 from streamlease.errors import Conflict, Denied, Fault, Throttled, Unreachable
 from streamlease.flow import Batch, Now, SendOffers
@@ -56,13 +57,19 @@ def aws(running: Service) -> Service:
 
 
 @functools.cache  # a set of clients takes 0.1 s to make
-def _executor(endpoint: str, purpose: Purpose) -> Executor:
-    made = clients("eu-west-1", endpoint, purpose=purpose, timing=Timing(heartbeat_ms=400, lease_ms=1_200))
+def _executor(endpoint: str, purpose: Purpose, wait_s: float) -> Executor:
+    def waits(purpose: Purpose, timing: Timing) -> Patience:
+        return replace(patience(purpose, timing), connect_s=wait_s, read_s=wait_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clients_module, "patience", waits)
+        made = clients("eu-west-1", endpoint, purpose=purpose)
     return Executor(made, {table: f"stack-{table}" for table in Table}, f"{endpoint}/1/offers")
 
 
-def executor(aws: Service, purpose: Purpose = Purpose.RENEWALS) -> Executor:
-    return _executor(aws.endpoint, purpose)
+def executor(aws: Service, purpose: Purpose = Purpose.RENEWALS, *, wait_s: float = 60.0) -> Executor:
+    """As the purpose has it, but for how long it waits: an answer is to come however slow this machine is."""
+    return _executor(aws.endpoint, purpose, wait_s)
 
 
 @pytest.fixture
@@ -131,7 +138,7 @@ def test_a_read_is_repeated_where_that_is_no_renewals(aws: Service, read: Read |
 )
 def test_no_answer_is_unreachable(aws: Service, request_: AnyRequest, reply: Reply | Reset | Silence) -> None:
     with pytest.raises(Unreachable, match=r"table 'stack-\w+' in eu-west-1 at http://127\.0\.0\.1:\d+ got no answer"):
-        executor(failing(reply, aws)).perform(request_)
+        executor(failing(reply, aws), wait_s=0.2).perform(request_)
 
 
 def test_a_service_that_is_not_there_is_unreachable() -> None:
