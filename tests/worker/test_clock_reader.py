@@ -32,7 +32,8 @@ GOOD = {
         "ClockSynchronizationStatus": "SYNCHRONIZED",
     },
 }
-WITHIN_S = 10.0
+WITHIN_S = 60.0
+NEVER_S = 3_600.0
 
 
 # --- what the metadata says ------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def test_outside_ecs_there_is_nothing_to_read(environment: dict[str, str]) -> No
 # --- in its thread ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("error_ms", "every_s", "again_s"), [(0, 0.0, WITHIN_S), (600, WITHIN_S, 0.0)])
+@pytest.mark.parametrize(("error_ms", "every_s", "again_s"), [(0, 0.0, NEVER_S), (600, NEVER_S, 0.0)])
 def test_the_thread_reads_again_and_again_and_sooner_while_claims_are_stopped(
     error_ms: int, every_s: float, again_s: float
 ) -> None:
@@ -171,7 +172,7 @@ def test_the_thread_reads_again_and_again_and_sooner_while_claims_are_stopped(
 
     watched = WatchedClock(Timing(), read, machine.now, every_s=every_s, again_s=again_s)
     watched.start()
-    assert all(readings.acquire(timeout=WITHIN_S / 2) for _ in range(3))
+    assert all(readings.acquire(timeout=WITHIN_S) for _ in range(3))
     watched.close()
     assert not watched._thread.is_alive()
     assert watched.judge().may_claim is (error_ms == 0)

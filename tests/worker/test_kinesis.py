@@ -35,7 +35,7 @@ def on(sink: Callable[[], KinesisSink], scenario: Callable[[KinesisSink], Corout
     async def main() -> None:
         made = sink()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await scenario(made)
         finally:
             await made.close()
@@ -69,7 +69,7 @@ class Puts:
 
     def _put(self, *, StreamName: str, Records: list[Mapping[str, Any]]) -> Any:  # noqa: N803 - boto3's names
         self.calls.append([record["PartitionKey"] for record in Records])
-        self.gate.wait(10)
+        self.gate.wait(60)
         meets = self.meets.pop(0) if self.meets else None
         if isinstance(meets, Exception):
             raise meets

@@ -1,4 +1,7 @@
-"""A whole worker in one process: store, queue and upstream in memory, its own threads and loop, in real time."""
+"""A whole worker in one process: store, queue and upstream in memory, its own threads and loop, in real time.
+
+Heartbeats are short, so that tests are; leases are long: a machine that stands still for seconds loses none.
+"""
 
 import asyncio
 import json
@@ -42,7 +45,7 @@ from tests.worker.test_configuration import ENVIRONMENT
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 SPEC: Item = {"record": {"sequence": "seq"}}
 
 
@@ -77,7 +80,7 @@ class Bench:
         self.transport = FakeTransport(lambda socket: socket.say(*(json.dumps({"seq": n}) for n in range(1, 6))))
         self.health_file = folder / "health"
         self.settings: Settings = settings({**ENVIRONMENT, "STREAMLEASE_SHARDS": "2", "STREAMLEASE_LEASE_MODE": mode})
-        self.timing = Timing(heartbeat_ms=300, lease_ms=1_500, skew_ms=0, margin_ms=50)
+        self.timing = Timing(heartbeat_ms=300, lease_ms=60_000, skew_ms=0, margin_ms=50)
         self.operator = control.Operator("somebody", 2, self.timing)
         self.meets: Callable[[Request], None] = lambda _: None
         monkeypatch.setattr(run_module, "OffersQueue", lambda *_: self.queue)
@@ -305,7 +308,7 @@ def test_l29_a_worker_that_is_asked_to_drain_gives_all_up_asks_for_protection_an
         await until(lambda: len(sequences(sink, "a")) == 5)
         (worker_id,) = [str(item["worker_id"]) for item in bench.memory.items(Table.MEMBERS) if "state" in item]
         bench.memory.perform(membership.request_drain(worker_id, asked_by="arn:somebody"))
-        await asyncio.sleep(WITHIN_S)
+        await asyncio.Event().wait()
 
     ended = live(bench, monkeypatch, scenario)
     assert ended == Exit("drained", "arn:somebody asked for it")
@@ -382,8 +385,8 @@ def test_a_dial_waits_for_the_fleets_budget_and_the_worker_is_well_meanwhile(
     async def scenario(sink: MemorySink) -> None:
         await until(lambda: bench.health_file.exists() and report()["connected"] == 2)
         await until(lambda: any("waiting for the dial budget" in reason(name) for name in names))
-        assert (report()["running"], report()["waiting"], report()["unconnected_s"]) == (3, 1, 0.0)
-        assert complaint(bench.health_file, clock.now().wall_ms) is None
+        await until(lambda: {"running": 3, "waiting": 1, "unconnected_s": 0.0}.items() <= report().items())
+        await until(lambda: complaint(bench.health_file, clock.now().wall_ms) is None)
 
     assert live(bench, monkeypatch, scenario).outcome == "drained"
     (ledger,) = [item for item in bench.memory.items(Table.WORKER_ITEMS) if item["worker_id"] == "#dials"]
