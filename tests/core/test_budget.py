@@ -69,6 +69,54 @@ def test_two_limits_over_the_same_time_see_each_others_dials_each_by_its_own_lim
     assert host_budget("upstream.example", "eu", Limit(5, 1_000)).key != HOST.key
 
 
+def test_what_fills_a_budget_goes_out_over_its_window_and_what_needs_little_of_it_much_faster() -> None:
+    assert Limit(1_000, 10_000).step_ms(1_000) == 10
+    assert Limit(1_000, 10_000).step_ms(5_000) == 10, "never slower than the budget itself"
+    assert Limit(1_000, 10_000).step_ms(100) * 100 == pytest.approx(100), "a tenth: in a hundredth of the time"
+    assert Limit(1_000, 86_400_000).step_ms(1_000) == 30, "a quota for a day is not held back for a day"
+    assert Limit(1, 3_600_000).step_ms(1) == 200, "five a second are no wave"
+
+
+def test_a_slice_begins_where_the_one_before_ends_by_its_pace() -> None:
+    first = plan(Ledger(), HOST, ask(*range(-100, 0)), at(0)).outcome
+    assert isinstance(first, Taken)
+    assert (first.dials, first.from_s, first.step_s) == (10, at(-100).mono_s, 0.2)
+    assert first.ledger.paced_ms == NOW_MS - 100 + 2_000
+    second = plan(first.ledger, HOST, ask(*range(-90, 0), name="s2"), at(1_000)).outcome
+    assert isinstance(second, Taken), "a moment before it begins"
+    assert (second.from_s, second.ledger.paced_ms) == (at(1_900).mono_s, NOW_MS + 3_900)
+    assert second.until_s == at(3_900).mono_s + LIMIT.slice_ms / 1_000
+    late = plan(second.ledger, HOST, ask(*range(-80, 0), name="s3"), at(9_000)).outcome
+    assert isinstance(late, Taken)
+    assert late.from_s == at(8_900).mono_s, "a rest is made up for, but not a long one"
+
+
+def test_whose_turn_in_the_pace_is_later_looks_again_when_it_may_take_it() -> None:
+    first = plan(Ledger(), HOST, ask(*range(-10, 0)), at(0)).outcome.ledger
+    busy = replace(first, paced_ms=NOW_MS + 1_900)
+    alone = plan(busy, HOST, ask(5, by="worker-2", name="t1"), at(10)).outcome
+    assert isinstance(alone, Later)
+    assert alone.again_ms == NOW_MS + 900
+    assert isinstance(plan(busy, HOST, ask(5, by="worker-2", name="t1"), at(900)).outcome, Taken)
+    behind = replace(busy, queues=(Queue("worker-1", NOW_MS, 20, NOW_MS),))
+    younger = plan(behind, HOST, ask(5, by="worker-2", name="t1"), at(900)).outcome
+    assert isinstance(younger, Later), "who has waited longer may have the turn before"
+    assert younger.again_ms == NOW_MS + 1_900
+    assert isinstance(plan(behind, HOST, ask(5, by="worker-2", name="t1"), at(1_900)).outcome, Taken)
+
+
+def test_a_turn_given_out_by_a_clock_far_ahead_holds_nobody_up_for_longer_than_the_dials_take() -> None:
+    ahead = Ledger(1, (), (), NOW_MS + 86_400_000)
+    outcome = plan(ahead, HOST, ask(), at(0)).outcome
+    assert isinstance(outcome, Later)
+    assert outcome.again_ms <= NOW_MS + LIMIT.spread_ms
+
+
+def test_a_ledger_that_an_earlier_release_wrote_has_no_pace_yet() -> None:
+    item = budgets._put(Ledger(3), Ledger(4), HOST).item
+    assert ledger({name: value for name, value in item.items() if name != "paced_ms"}) == Ledger(4)
+
+
 def test_unspent_tokens_and_an_earlier_end_are_told_with_the_next_write() -> None:
     before = Ledger(1, (Slice("s1", 10, NOW_MS + 6_000),))
     spent = (Spent("s1", 3, NOW_MS + 200),)
@@ -155,7 +203,13 @@ def test_what_is_expected_counts_windows() -> None:
     assert expected_ms(full, LIMIT, 61, NOW_MS) == second_ms
     assert expected_ms(full, LIMIT, 101, NOW_MS) == second_ms + 61_000
     assert expected_ms(full, LIMIT, 300, NOW_MS) == second_ms + 2 * 61_000
-    assert expected_ms(Ledger(), LIMIT, 100, NOW_MS) == NOW_MS
+    assert expected_ms(Ledger(), LIMIT, 1, NOW_MS) == NOW_MS
+
+
+def test_what_is_expected_of_what_is_free_goes_by_the_pace() -> None:
+    paced = Ledger(1, (), (Queue("worker-0", NOW_MS, 100, NOW_MS),), NOW_MS + 2_000)
+    assert expected_ms(paced, LIMIT, 11, NOW_MS) == NOW_MS + 2_000 + 10 * 200
+    assert expected_ms(Ledger(), LIMIT, 11, NOW_MS) == NOW_MS + 330, "who waits is all that is wanted"
 
 
 def test_the_key_of_a_credential_holds_no_reference_and_no_egress() -> None:
@@ -173,7 +227,12 @@ def test_the_key_of_a_credential_holds_no_reference_and_no_egress() -> None:
 def test_a_ledger_reads_back_as_it_was_written(
     slices: list[tuple[str, int, int]], queues: list[tuple[str, int, int]]
 ) -> None:
-    kept = Ledger(7, tuple(Slice(*each) for each in slices), tuple(Queue(*each, said_ms=NOW_MS) for each in queues))
+    kept = Ledger(
+        7,
+        tuple(Slice(*each) for each in slices),
+        tuple(Queue(*each, said_ms=NOW_MS) for each in queues),
+        NOW_MS + 1,
+    )
     write = budgets._put(kept, kept, HOST)
     assert ledger(write.item) == kept
 
@@ -185,6 +244,7 @@ def test_a_ledger_reads_back_as_it_was_written(
         {"revision": 1, "slices": {}, "queues": []},
         {"revision": 1, "slices": [{"id": 1, "dials": 1, "until_ms": 1}], "queues": []},
         {"revision": 1, "slices": ["a"], "queues": []},
+        {"revision": 1, "slices": [], "queues": [], "paced_ms": "soon"},
     ],
 )
 def test_a_ledger_that_cannot_be_read_is_told(item: dict[str, object]) -> None:
@@ -221,6 +281,7 @@ def test_who_saw_an_old_ledger_is_shown_the_new_one_and_takes_of_that() -> None:
     bench = Bench()
     for number in range(9):
         bench.take(ask(*range(10), by="worker-0", name=f"o{number}"))
+        bench.clock.advance(2_000)
     outcome = bench.take(ask(*range(20), name="mine"), Ledger())
     assert isinstance(outcome, Taken)
     assert sum(each.dials for each in bench.stored().slices) == 100
@@ -236,6 +297,8 @@ def test_a_slice_whose_answer_was_lost_is_found_again_and_taken_only_once() -> N
     assert isinstance(again, Taken)
     assert again.dials == 4
     assert again.until_s == pytest.approx(bench.clock.mono_s - 2 + LIMIT.slice_ms / 1_000), "from the first send on"
+    assert again.from_s == bench.clock.mono_s, "its place in the pace has passed"
+    assert again.step_s == pytest.approx(0.012)
     assert sum(each.dials for each in bench.stored().slices) == 4
 
 
@@ -252,4 +315,4 @@ def test_a_write_that_lands_late_takes_nothing_away_from_what_came_meanwhile() -
 
 
 def test_a_slice_found_by_an_ask_of_another_name_is_not_its_own() -> None:
-    assert landed(Ledger(1, (Slice("s1", 5, NOW_MS),)), ask(name="s2"), at(0)) is None
+    assert landed(Ledger(1, (Slice("s1", 5, NOW_MS),)), LIMIT, ask(name="s2"), at(0)) is None

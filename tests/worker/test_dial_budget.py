@@ -23,6 +23,7 @@ def test_a_failover_of_1000_connections_keeps_to_300_dials_in_5_minutes() -> Non
     assert len(times_ms) == 1_000
     assert most_in_a_window(times_ms, LIMIT.per_ms) == 300
     assert max(times_ms) < 17 * MINUTES, "three windows and what is left over, and hardly more"
+    assert most_in_a_window(times_ms, 1 * S) <= 45, "ten a second, more before it is known how many wait"
     assert fleet.writes < 150, "slices, not a write for each dial"
 
 
@@ -138,7 +139,7 @@ def test_who_waits_is_told_for_what_and_about_how_long_and_not_at_every_turn() -
     fleet.run(40 * S)
     newest = max(tell.ticket for tell in workers[0].told)
     said = [tell.reason for tell in workers[0].told if tell.ticket == newest]
-    assert said[-1] == "waiting for the dial budget of upstream.example (300 in 5 min), about 15 min"
+    assert said[-1] == "waiting for the dial budget of upstream.example (300 in 5 min), about 16 min"
     fleet.run(20 * MINUTES)
     told = sum(len(worker.told) for worker in workers)
     assert told < 4 * 700, "each of those that waited was told a few times at most"

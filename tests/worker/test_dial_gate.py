@@ -44,9 +44,9 @@ class Bench:
         self.clock.advance(round(seconds * 1_000))
         return self.do(self.gate.tick(self.clock()))
 
-    def give(self, dials: int, take: Take | None = None, *, for_s: float = 6.0) -> list[Command]:
+    def give(self, dials: int, take: Take | None = None, *, for_s: float = 6.0, step_s: float = 0.0) -> list[Command]:
         take = take or self.takes[-1]
-        outcome = Taken(dials, self.clock.mono_s + for_s, Ledger())
+        outcome = Taken(dials, self.clock.mono_s, step_s, self.clock.mono_s + for_s, Ledger())
         return self.do(self.gate.answered(take.budget, outcome, self.clock()))
 
     @property
@@ -129,6 +129,63 @@ def test_who_waits_for_one_budget_is_not_in_the_way_of_who_has_another() -> None
     assert bench.allowed == [one, both]
 
 
+def test_a_slice_is_spent_one_by_one_at_its_pace() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.want(HOST)
+    bench.give(1)
+    bench.give(4, step_s=0.5)
+    assert len(bench.allowed) == 2
+    assert bench.gate.due_s == bench.clock.mono_s + 0.5
+    bench.wait(0.4)
+    assert len(bench.allowed) == 2
+    bench.wait(0.1)
+    assert len(bench.allowed) == 3
+    bench.wait(0.5)
+    assert len(bench.allowed) == 4
+
+
+def test_what_was_missed_of_the_pace_is_made_up_for_a_moment_of_it_and_no_more() -> None:
+    bench = Bench()
+    for _ in range(101):
+        bench.want(HOST)
+    bench.give(1)
+    bench.give(20, step_s=0.02)
+    for number in bench.allowed:
+        bench.gone(number)
+    assert len(bench.allowed) == 2
+    bench.wait(0.3)
+    assert len(bench.allowed) == 2 + 6, "a tenth of a second's, and what is due now"
+
+
+def test_the_next_slice_is_asked_for_a_moment_before_the_last_is_spent() -> None:
+    bench = Bench()
+    for _ in range(41):
+        bench.want(HOST)
+    bench.give(1)
+    bench.give(8, step_s=0.1)
+    asked = len(bench.takes)
+    for _ in range(4):
+        bench.wait(0.1)
+    assert len(bench.takes) == asked
+    bench.wait(0.1)
+    assert len(bench.takes) == asked + 1, "a quarter is left"
+    assert len(bench.takes[-1].ask.waiting_ms) == 40 - 8, "of those that wait, those that have no token"
+    bench.give(8, step_s=0.1)
+    bench.wait(0.1)
+    assert len(bench.takes) == asked + 1
+
+
+def test_without_a_budget_nothing_is_asked_and_a_small_fleet_is_not_held_up() -> None:
+    bench = Bench()
+    bench.gate.fleet(2)
+    for number in range(8 * MOST_UNDER_WAY_TO_A_HOST):
+        bench.want(host=f"{number % 8}.example")
+    assert len(bench.allowed) == 8 * MOST_UNDER_WAY_TO_A_HOST
+    assert bench.takes == []
+    assert bench.gate.due_s is None
+
+
 def test_a_token_is_not_spent_after_its_slice_has_ended() -> None:
     bench = Bench()
     bench.want(HOST)
@@ -167,6 +224,23 @@ def test_a_slice_is_reported_once_its_last_dial_has_ended_and_says_when() -> Non
     bench.do(bench.gate.answered(HOST, later, bench.clock()))
     bench.wait(1.1)
     assert bench.takes[-1].ask.spent == spent, "nobody has said that it was heard"
+
+
+def test_a_slice_is_reported_also_by_who_had_nothing_to_dial_meanwhile() -> None:
+    bench = Bench()
+    first = bench.want(HOST)
+    bench.give(1, for_s=6)
+    bench.gone(first)
+    bench.clock.advance(5_000)
+    bench.want(host="other.example")
+    second = bench.want(HOST)
+    assert [each.dials for each in bench.takes[-1].ask.spent] == [1]
+    bench.give(1, for_s=6)
+    bench.gone(second)
+    bench.clock.advance(6_001)
+    bench.want(host="other.example")
+    bench.want(HOST)
+    assert bench.takes[-1].ask.spent == (), "it has counted to its end, and is nobody's to tell of any more"
 
 
 def test_what_is_left_of_a_lapsed_slice_is_reported_as_unspent() -> None:

@@ -1,8 +1,9 @@
 """The dial gate: which of a worker's dials may go out now (design §6). A step.
 
 A dial goes out when there is room among those under way, when its host's pace allows it, and when every budget that its
-spec names has a token here: who has waited longest, first. Tokens come in slices that the fleet shares; where none can
-be had, what is left is spent. Who runs it asks again at `due_s`, and carries out the commands, in order.
+spec names has a token here: who has waited longest, first. Tokens come in slices that the fleet shares, and are spent
+one by one, each at its time; where none can be had, what is left is spent. Who runs it asks again at `due_s`, and
+carries out the commands, in order.
 """
 
 from bisect import insort
@@ -26,6 +27,8 @@ FLEET_DIALS_A_SECOND = 500
 LEAST_DIALS_A_SECOND = 20
 MOST_PACES = 1_000
 SOONEST_S = 0.001
+TICK_S = 0.02
+"""Of a slice's pace: what came due meanwhile goes out together, for each tick looks at all that wait."""
 TELL_AFTER_S = 1.0
 TELL_ALL_S = 15.0
 TELL_AGAIN = 0.25
@@ -130,7 +133,10 @@ class DialGate:
         if not any(queue.worker_id == self._worker_id for queue in outcome.ledger.queues):
             pool.place_until_s = float("-inf")
         if isinstance(outcome, Taken):
-            pool.slices.append(Slice(ask.slice_id, outcome.dials, outcome.dials, outcome.until_s, 0, now.wall_ms))
+            taken, dials = outcome, outcome.dials
+            pool.slices.append(
+                Slice(ask.slice_id, dials, dials, taken.from_s, taken.step_s, taken.until_s, last_ms=now.wall_ms)
+            )
             pool.spent = pool.spent[len(ask.spent) :]
             pool.again_s = now.mono_s
         else:
@@ -156,23 +162,35 @@ class DialGate:
 
     def _serve(self, now: Instant) -> list[Command]:
         out: list[Command] = []
+        spent: set[Pool] = set()
         for ticket in tuple(self._waiting):
             if len(self._under_way) >= MOST_UNDER_WAY:
                 break
+            if not spent.isdisjoint(ticket.pools) or self._to_host[ticket.host] >= MOST_UNDER_WAY_TO_A_HOST:
+                continue
             spending = [found for pool in ticket.pools if (found := pool.first(now.mono_s)) is not None]
-            if len(spending) < len(ticket.pools) or self._to_host[ticket.host] >= MOST_UNDER_WAY_TO_A_HOST:
+            if len(spending) < len(ticket.pools):
+                spent.update(self._not_now(ticket, now))
                 continue
             if not self._paced(ticket.host, now):
                 continue
             for found in spending:
-                found.left -= 1
-                found.under_way += 1
+                found.spend(now.mono_s)
             ticket.spending = spending
             self._waits_no_more(ticket)
             self._under_way[ticket.number] = ticket
             self._to_host[ticket.host] += 1
             out.append(Allow(ticket.number, min((found.until_s for found in spending), default=float("inf"))))
         return out
+
+    def _not_now(self, ticket: Ticket, now: Instant) -> list[Pool]:
+        """Those that have no token for it at this moment."""
+        found = [pool for pool in ticket.pools if pool.first(now.mono_s) is None]
+        for pool in found:
+            next_s = pool.next_s(now.mono_s)
+            if next_s is not None:
+                self._due(max(next_s, now.mono_s + TICK_S), now)
+        return found
 
     def _waits_no_more(self, ticket: Ticket) -> None:
         self._waiting.remove(ticket)
@@ -195,8 +213,8 @@ class DialGate:
         out: list[Command] = []
         for budget, pool in tuple(self._pools.items()):
             leaves = not pool.waiting and now.mono_s < pool.place_until_s
-            if pool.in_flight or (not pool.waiting and not leaves) or (pool.waiting and pool.left(now.mono_s)):
-                if not pool.waiting and not pool.slices and not pool.in_flight:
+            if pool.in_flight or (not pool.waiting and not leaves) or (pool.waiting and pool.enough(now.mono_s)):
+                if not (pool.waiting or pool.slices or pool.in_flight) and now.mono_s > pool.told_until_s:
                     del self._pools[budget]
                 continue
             if now.mono_s < pool.again_s and (pool.failures or not leaves):
@@ -205,7 +223,7 @@ class DialGate:
             if pool.ask is None or bool(pool.ask.waiting_ms) == leaves:
                 # Others are kept waiting by a place that nobody has. What an ask may have taken counts as spent.
                 self._asks += 1
-                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting)
+                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting)[pool.left(now.mono_s) :]
                 pool.ask = Ask(self._worker_id, f"{self._worker_id}#{self._asks}", tuple(since_ms), tuple(pool.spent))
             if pool.waiting:
                 pool.place_until_s = now.mono_s + (budget.limit.queue_ms + SKEW_MS) / 1000

@@ -3,8 +3,13 @@
 from dataclasses import dataclass, field
 
 from streamlease import budget as budgets
-from streamlease.budget import Ask, Budget, Ledger, Spent
+from streamlease.budget import CATCH_UP_MS, Ask, Budget, Ledger, Spent
 from streamlease.timing import Instant
+
+EARLY_SHARE = 4
+"""The next slice is asked for once no more than this part of one is left, and lasts no longer than `EARLY_S`: so one
+follows the other without a rest, and yet what slow dials leave lying is not heaped up."""
+EARLY_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -12,9 +17,17 @@ class Slice:
     slice_id: str
     dials: int
     left: int
+    next_s: float
+    """From when on the next of what is left may be spent."""
+    step_s: float
     until_s: float
     under_way: int = 0
     last_ms: int = 0
+
+    def spend(self, now_s: float) -> None:
+        self.left -= 1
+        self.under_way += 1
+        self.next_s = max(self.next_s, now_s - CATCH_UP_MS / 1000) + self.step_s
 
 
 @dataclass(slots=True, eq=False)
@@ -26,6 +39,8 @@ class Pool:
     """The oldest first."""
     slices: list[Slice] = field(default_factory=list)
     spent: list[Spent] = field(default_factory=list)
+    told_until_s: float = float("-inf")
+    """So long it is worth telling what became of earlier slices: they count as spent at their end otherwise."""
     ask: Ask | None = None
     """Sent and not answered, or to be sent again as it is."""
     in_flight: bool = False
@@ -40,14 +55,27 @@ class Pool:
         return sum(each.left for each in self.slices if each.until_s > now_s)
 
     def first(self, now_s: float) -> Slice | None:
-        """Where the next token comes from: what ends soonest."""
-        usable = [each for each in self.slices if each.left and each.until_s > now_s]
+        """Where the next token comes from: what ends soonest of that whose time has come."""
+        usable = [each for each in self.slices if each.left and each.next_s <= now_s < each.until_s]
         return min(usable, key=lambda each: each.until_s, default=None)
+
+    def next_s(self, now_s: float) -> float | None:
+        """When the next of what is left may be spent; None: nothing is left."""
+        return min((each.next_s for each in self.slices if each.left and each.until_s > now_s), default=None)
+
+    def enough(self, now_s: float) -> bool:
+        """Whether what is left will do for now."""
+        left = self.left(now_s)
+        if not left or left >= len(self.waiting):
+            return left > 0
+        newest = self.slices[-1]
+        return left * EARLY_SHARE > newest.dials or left * newest.step_s > EARLY_S
 
     def settle(self, now_s: float) -> None:
         """Slices of which nothing will be spent any more are reported with the next ask."""
         done = [each for each in self.slices if not each.under_way and (not each.left or each.until_s <= now_s)]
         self.spent += [Spent(each.slice_id, each.dials - each.left, each.last_ms) for each in done]
+        self.told_until_s = max([self.told_until_s, *(each.until_s for each in done)])
         self.slices = [each for each in self.slices if each not in done]
 
     def expected_s(self, place: int, ticket: "Ticket", now: Instant) -> float | None:

@@ -6,9 +6,13 @@ spend counts as spent until it says otherwise with its next write: a crash costs
 
 A slice counts from its taking until `per_ms` after its end, on every clock within the allowance. So no window of that
 length sees more dials than the limit: when the last of the slices that it sees was taken, all others of them counted.
+
+The limit is the promise; the *pace* keeps waves out. A slice is spent dial by dial, and one slice's dials follow those
+of another: tokens come back as they went, so that what goes out at once would come back at once, a window later.
 """
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -24,6 +28,15 @@ SHARE_OF_A_SLICE = 10
 LONGEST_SLICE_MS = 30_000
 SHORTEST_SLICE_MS = 5_000
 """Secrets are looked up between a turn and its dial."""
+LONGEST_SPREAD_MS = 30_000
+"""What fills a budget goes out over its window, or over so long where that is longer: spread so far it is no wave, and
+a quota for a day is there to be used."""
+SLOWEST_STEP_MS = 200
+"""Between two dials for the pace's sake: five a second are no wave."""
+AHEAD_MS = 1_000
+"""How long before it begins whose turn it is may take a slice, so that one follows the other without a rest."""
+CATCH_UP_MS = 100
+"""What was missed of the pace for no longer is made up for: a slice is a round trip, and timers come late."""
 SHORTEST_QUEUE_MS, LONGEST_QUEUE_MS = 10_000, 60_000
 """Those that wait look more often, and say it again after half of it: so long what a dead one wanted is left to it."""
 RESERVED_MS = 1_000
@@ -56,6 +69,16 @@ class Limit:
     @property
     def largest_slice(self) -> int:
         return max(1, self.dials // SHARE_OF_A_SLICE)
+
+    @property
+    def spread_ms(self) -> int:
+        """Over how long all of the dials go out."""
+        return min(self.per_ms, LONGEST_SPREAD_MS)
+
+    def step_ms(self, wanted: int) -> float:
+        """From one dial of the fleet to the next, where `wanted` either count already or wait. What needs little of the
+        budget goes out faster by as much: a tenth of the dials take a hundredth of the time that all of them take."""
+        return min(SLOWEST_STEP_MS, self.spread_ms * min(1.0, wanted / self.dials) / self.dials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +119,8 @@ class Ledger:
     revision: int = 0
     slices: tuple[Slice, ...] = ()
     queues: tuple[Queue, ...] = ()
+    paced_ms: int = 0
+    """When, at its pace, the last dial of all slices has gone out: there the next slice begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +146,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A slice of `dials`, to be spent before the monotonic `until_s`."""
+    """A slice of `dials`, to be spent before the monotonic `until_s`: the first from `from_s` on, the others each
+    `step_s` after the one before."""
 
     dials: int
+    from_s: float
+    step_s: float
     until_s: float
     ledger: Ledger
 
@@ -166,20 +194,26 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     if not ask.waiting_ms:
         if known is None:
             return Plan(Later(now_ms, replace(ledger, slices=slices)), None)
-        after = Ledger(ledger.revision + 1, slices, others)
+        after = replace(ledger, revision=ledger.revision + 1, slices=slices, queues=others)
         return Plan(Later(now_ms, after), _put(ledger, after, budget))
     mine = (ask.waiting_ms[0], ask.worker_id)
     ahead = sum(q.waiting for q in others if (q.since_ms, q.worker_id) < mine)
-    free = limit.dials - _counted(slices, limit, now_ms, skew_ms)
+    counted = _counted(slices, limit, now_ms, skew_ms)
+    free = limit.dials - counted
     dials = min(len(ask.waiting_ms), limit.largest_slice, free - ahead)
-    if dials > 0:
-        until_ms = now_ms + limit.slice_ms
+    from_ms = min(max(ledger.paced_ms, now_ms - CATCH_UP_MS), now_ms + limit.spread_ms + AHEAD_MS)
+    begins_ms = from_ms if ahead else from_ms - AHEAD_MS
+    if dials > 0 and begins_ms <= now_ms:
+        step_ms = limit.step_ms(counted + len(ask.waiting_ms) + sum(q.waiting for q in others))
+        paced_ms = from_ms + math.ceil(dials * step_ms)
+        until_ms = max(now_ms, paced_ms) + limit.slice_ms
         rest = ask.waiting_ms[dials:]
         queues = (*others, Queue(ask.worker_id, rest[0], len(rest), now_ms)) if rest else others
         slices = (*slices, Slice(ask.slice_id, dials, until_ms))
-        after = Ledger(ledger.revision + 1, slices, queues)
-        return Plan(Taken(dials, sent.mono_s + limit.slice_ms / 1000, after), _put(ledger, after, budget))
-    again_ms = now_ms + RESERVED_MS
+        after = Ledger(ledger.revision + 1, slices, queues, paced_ms)
+        taken = Taken(dials, _mono_s(from_ms, sent), step_ms / 1000, _mono_s(until_ms, sent), after)
+        return Plan(taken, _put(ledger, after, budget))
+    again_ms = begins_ms if dials > 0 else now_ms + RESERVED_MS
     if free <= 0:
         ends = [each.until_ms + limit.per_ms + skew_ms for each in slices]
         again_ms = max(now_ms + 1, min((end for end in ends if end >= now_ms), default=now_ms) + 1)
@@ -188,20 +222,30 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     if known is not None and now_ms - known.said_ms < limit.queue_ms // 2 and waiting <= 2 * known.waiting:
         return Plan(Later(again_ms, replace(ledger, slices=slices)), None)
     queues = (*others, Queue(ask.worker_id, ask.waiting_ms[0], waiting, now_ms))
-    after = Ledger(ledger.revision + 1, slices, queues)
+    after = replace(ledger, revision=ledger.revision + 1, slices=slices, queues=queues)
     return Plan(Later(again_ms, after), _put(ledger, after, budget))
 
 
-def landed(ledger: Ledger, ask: Ask, sent: Instant) -> Taken | None:
-    """The slice of an earlier send of this ask, whose answer was lost. None: none has landed."""
+def landed(ledger: Ledger, limit: Limit, ask: Ask, sent: Instant, *, skew_ms: int = SKEW_MS) -> Taken | None:
+    """The slice of an earlier send of this ask, whose answer was lost. None: none has landed. Its place in the pace has
+    passed, more or less: it is spent from now on."""
     for each in ledger.slices:
         if each.slice_id == ask.slice_id:
-            return Taken(each.dials, sent.mono_s + (each.until_ms - sent.wall_ms) / 1000, ledger)
+            step_ms = limit.step_ms(_wanted(ledger, limit, sent.wall_ms, skew_ms))
+            return Taken(each.dials, sent.mono_s, step_ms / 1000, _mono_s(each.until_ms, sent), ledger)
     return None
 
 
 def expected_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, *, skew_ms: int = SKEW_MS) -> int:
     """About when the `place`th of all that wait may dial, if nobody cuts in."""
+    counted = _counted(ledger.slices, limit, now_ms, skew_ms)
+    step_ms = limit.step_ms(max(counted + place, _wanted(ledger, limit, now_ms, skew_ms)))
+    paced_ms = max(now_ms, ledger.paced_ms) + round((place - 1) * step_ms)
+    return max(paced_ms, _freed_ms(ledger, limit, place, now_ms, skew_ms))
+
+
+def _freed_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, skew_ms: int) -> int:
+    """When so many dials no longer count that the `place`th may be taken."""
     free = limit.dials - _counted(ledger.slices, limit, now_ms, skew_ms)
     at_ms = now_ms
     for each in sorted(ledger.slices, key=lambda each: each.until_ms):
@@ -213,6 +257,14 @@ def expected_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, *, skew_m
             at_ms = end_ms
     windows = max(0, -(-(place - free) // limit.dials))
     return at_ms + windows * (limit.per_ms + skew_ms)
+
+
+def _wanted(ledger: Ledger, limit: Limit, now_ms: int, skew_ms: int) -> int:
+    return _counted(ledger.slices, limit, now_ms, skew_ms) + sum(each.waiting for each in ledger.queues)
+
+
+def _mono_s(at_ms: int, sent: Instant) -> float:
+    return sent.mono_s + (at_ms - sent.wall_ms) / 1000
 
 
 def _counted(slices: Iterable[Slice], limit: Limit, now_ms: int, skew_ms: int) -> int:
@@ -268,6 +320,7 @@ def _put(seen: Ledger, after: Ledger, budget: Budget) -> Put:
             {"worker_id": q.worker_id, "since_ms": q.since_ms, "waiting": q.waiting, "said_ms": q.said_ms}
             for q in after.queues
         ],
+        "paced_ms": after.paced_ms,
     }
     return Put(Table.WORKER_ITEMS, item, Equals("revision", seen.revision) if seen.revision else unseen)
 
@@ -292,6 +345,7 @@ def ledger(item: Item | None) -> Ledger:
             )
             for each in _maps(item, "queues", where)
         ),
+        paced_ms=_whole(item, "paced_ms", where) if "paced_ms" in item else 0,
     )
 
 

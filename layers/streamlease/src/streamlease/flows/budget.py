@@ -18,7 +18,7 @@ def take(budget: Budget, ask: Ask, seen: Ledger | None, *, skew_ms: int = SKEW_M
     ledger = seen if seen is not None else (yield from _read(budget))
     for _ in range(RACES):
         sent = yield from now()
-        earlier = budgets.landed(ledger, ask, sent)
+        earlier = budgets.landed(ledger, budget.limit, ask, sent, skew_ms=skew_ms)
         if earlier is not None:
             return earlier
         plan = budgets.plan(ledger, budget, ask, sent, skew_ms=skew_ms)
