@@ -4,7 +4,7 @@
 
 Beside the first, the `websockets` library's own reconnecting iterator does the same. Exit code 1 where a connection is
 dialled more than once a second or does not slow down, where one of those dropped does not come back, where more than a
-tenth of them come back within the same tenth of a second, or more than the budget allows within its ten seconds.
+tenth of them come back within the same tenth of a second, or more open than the budget allows within its ten seconds.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from bench import processes
 from bench.holding import say
 
 MOST_OF_A_TENTH = 0.1
-SLACK = 2
-"""Budgets are kept by windows of the clock: any ten seconds may overlap two of them."""
+SLACK = 1.05
+"""A budget counts when dials begin, and what is seen here is when they have opened."""
 
 
 def main(arguments: list[str]) -> int:
@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
         print(
             f"dropped at once, {words}: {each['back']} of {asked.connections} came back, by the second", file=sys.stderr
         )
+        print(f"at most {each['most_in_a_tenth']} in a tenth of a second", file=sys.stderr)
         for second, number in enumerate(each["by_second"]):
             print(f"{second:>4} s {number:>5} {'#' * (-(-number // 10))}", file=sys.stderr)
     if asked.json:
@@ -50,6 +51,8 @@ def main(arguments: list[str]) -> int:
             by_quarter=closing["by_quarter"],
             peer_redials_per_s=found["peer_redials_per_s"],
             synchronised_peak=max(dropped["most_in_a_tenth"], unbudgeted["most_in_a_tenth"]) / asked.connections,
+            budgeted_peak=dropped["most_in_a_tenth"] / asked.connections,
+            unbudgeted_peak=unbudgeted["most_in_a_tenth"] / asked.connections,
             budget_per_s=asked.budget,
             most_in_ten_s=dropped["most_in_ten_s"],
             came_back=min(dropped["back"], unbudgeted["back"]),
