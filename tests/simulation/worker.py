@@ -384,14 +384,14 @@ class Worker:
                 self._flow(audit.listed(self.worker_id), lambda items: se.Listed(items))  # type: ignore[arg-type]
             case se.ReleaseUnknown(connection_id=connection_id):
                 flow2 = audit.release_unknown(self.worker_id, connection_id)
-                self._flow(flow2, lambda _: se.UnknownSettled(connection_id))
+                self._flow(flow2, lambda landed: se.UnknownSettled(connection_id, _fault_of(landed)))
             case se.LookAgain(connection_id=connection_id, known_version=version):
                 self._flow(audit.look_again(self.worker_id, connection_id, version), _looked)
             case se.ReadInbox():
                 self._flow(inbox.read_inbox(self.worker_id), lambda entries: se.InboxRead(entries))  # type: ignore[arg-type]
             case se.SettleNotice(connection_id=connection_id, spec_version=version):
                 flow3 = inbox.settle(self.worker_id, connection_id, version)
-                self._flow(flow3, lambda _: se.UnknownSettled(connection_id))
+                self._flow(flow3, lambda landed: se.UnknownSettled(connection_id, _fault_of(landed)))
             case se.ForgetNotice(connection_id=connection_id, spec_version=version):
                 self._forget(connection_id, version)
             case se.Start():
@@ -548,6 +548,10 @@ class Worker:
 
     def _say(self, what: str, connection_id: str = "") -> None:
         self.world.network.ledger.say(self.worker_id or self.process.name, what, connection_id)
+
+
+def _fault_of(outcome: object) -> Fault | None:
+    return outcome if isinstance(outcome, Fault) else None
 
 
 def _looked(outcome: object) -> se.Event:

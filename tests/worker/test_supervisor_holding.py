@@ -420,3 +420,13 @@ def test_what_the_audit_could_not_look_at_is_looked_at_soon_and_not_a_minute_lat
     assert bench.do(Listed((listed("a", state="STOPPED"),))) == [LookAgain("a", 1)]
     assert bench.do(LookedAgain(fault)) == []
     assert any(isinstance(command, ListOwned) for command in bench.wait(4)) is soon
+
+
+@pytest.mark.parametrize(("fault", "soon"), [(Unreachable("no answer"), True), (Denied("malformed"), False)])
+def test_what_could_not_be_released_is_tried_again_soon_and_not_a_minute_later(fault: Fault, soon: bool) -> None:
+    bench = Bench()
+    while not bench.all(ListOwned):
+        bench.wait(1)
+    assert bench.do(Listed((listed("x"),))) == [ReleaseUnknown("x")]
+    assert bench.do(UnknownSettled("x", fault)) == []
+    assert any(isinstance(command, ListOwned) for command in bench.wait(4)) is soon

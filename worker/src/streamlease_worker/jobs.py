@@ -211,7 +211,7 @@ class Jobs:
             case ReleaseUnknown(connection_id):
                 landed = self._quietly(lambda: self._run(release_unknown(self._worker_id, connection_id)))
                 self._log.warning("unknown_released", connection_id=connection_id, landed=landed is True)
-                return UnknownSettled(connection_id)
+                return UnknownSettled(connection_id, _fault_of(landed))
             case LookAgain(connection_id, version):
                 return LookedAgain(
                     self._quietly(lambda: self._run(look_again(self._worker_id, connection_id, version)))
@@ -222,7 +222,7 @@ class Jobs:
                 landed = self._quietly(lambda: self._run(inbox.settle(self._worker_id, connection_id, version)))
                 if landed is True:
                     self._log.warning("unknown_released", connection_id=connection_id, landed=True)
-                return UnknownSettled(connection_id)
+                return UnknownSettled(connection_id, _fault_of(landed))
             case ForgetNotice(connection_id, version):
                 self._quietly(lambda: self._run(inbox.forget(self._worker_id, connection_id, version)))
                 return None
@@ -274,3 +274,7 @@ class Jobs:
 
     def _run[T](self, flow: Flow[T]) -> T:
         return run(flow, self._perform)
+
+
+def _fault_of(outcome: object) -> Fault | None:
+    return outcome if isinstance(outcome, Fault) else None

@@ -147,15 +147,15 @@ class Supervisor:
             case Listed(items):
                 self._rounds.listed(items, now)
                 return [] if isinstance(items, Fault) else self._audit(items, now)
-            case UnknownSettled(connection_id):
+            case UnknownSettled(connection_id, fault):
                 self._settling.discard(connection_id)
+                self._audit_after(fault, now)
             case InboxRead(entries):
                 return self._inbox_read(entries)
             case LookedAgain(connection):
                 self._notices.looked()
                 if isinstance(connection, Fault):
-                    if connection.retryable:  # else a stop that nothing else tells of would wait for another minute
-                        self._rounds.audit_soon(now)
+                    self._audit_after(connection, now)
                     return []
                 return [VersionSeen(connection)] if connection is not None else []
             case RunnerEnded():
@@ -349,6 +349,11 @@ class Supervisor:
             *(ReleaseUnknown(name) for name in unknown[:AUDIT_AT_ONCE]),
             *(LookAgain(ours.connection_id, ours.connection.spec_version) for ours in outdated[:AUDIT_AT_ONCE]),
         ]
+
+    def _audit_after(self, fault: Fault | None, now: Instant) -> None:
+        """What could not be settled may be what nothing else tells of, and would wait for another minute."""
+        if fault is not None and fault.retryable:
+            self._rounds.audit_soon(now)
 
     def _inbox_read(self, entries: tuple[Entry, ...] | Fault) -> list[Command]:
         if isinstance(entries, Fault):

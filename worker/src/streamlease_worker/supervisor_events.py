@@ -86,10 +86,10 @@ class InboxRead:
 
 @dataclass(frozen=True, slots=True)
 class UnknownSettled:
-    """What became of a `ReleaseUnknown` or `SettleNotice`: done, or a fault that the next audit, or heartbeat, makes up
-    for."""
+    """What became of a `ReleaseUnknown` or `SettleNotice`: done, or a fault that the next audit makes up for."""
 
     connection_id: str
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
