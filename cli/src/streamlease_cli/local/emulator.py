@@ -21,7 +21,7 @@ from streamlease_cli.local.checkout import REGION, Checkout, clean_environment
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.process import Command, Process, free_port, is_open
 
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 120.0
 _KILLED_WITHIN_S = 60.0
 """With the removal of its folder: thousands of files, the functions' bundles, which take seconds on a busy disk."""
 _HOST = "127.0.0.1"

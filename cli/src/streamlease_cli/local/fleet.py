@@ -12,7 +12,7 @@ from streamlease_cli.local.evidence import Departure
 from streamlease_cli.local.fault import LocalFault
 from streamlease_cli.local.process import Command, Process
 
-_STARTED_WITHIN_S = 30.0
+_STARTED_WITHIN_S = 60.0
 WORKER = (sys.executable, "-m", "streamlease_worker")
 
 

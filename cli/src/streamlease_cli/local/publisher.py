@@ -11,7 +11,7 @@ from streamlease_cli.local.process import Command, Process
 from streamlease_cli.local.relay import Relay
 
 _SCRIPT = Path(__file__).with_name("publish.py")
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Publisher:
 
     def stop(self) -> Published:
         """Ends it once the relay has answered for every note, and gives the final numbers."""
-        self.process.stop(within_s=15.0)
+        self.process.stop(within_s=70.0)
         return self.published()
 
     def __enter__(self) -> Self:

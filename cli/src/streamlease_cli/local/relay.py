@@ -18,7 +18,7 @@ from typing import Self
 from streamlease_cli.local.checkout import Checkout, clean_environment
 from streamlease_cli.local.process import Command, Process, free_port
 
-_READY_WITHIN_S = 30.0
+_READY_WITHIN_S = 60.0
 _HOST = "127.0.0.1"
 _STORED_AT_MOST = 1_000_000  # in one answer; its default of 6,000 would cut a long replay short
 

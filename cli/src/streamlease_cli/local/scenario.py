@@ -21,9 +21,9 @@ from streamlease_cli.local.watch import Watch
 
 _LOOK_EVERY_S = 0.1
 _CLAIMED_WITHIN_S = 60.0
-_JOINED_WITHIN_S = 30.0
+_JOINED_WITHIN_S = 60.0
 _DRAINED_WITHIN_S = 30.0
-_SETTLED_WITHIN_S = 20.0
+_SETTLED_WITHIN_S = 60.0
 _OVER_S = 10.0
 """A recovery that is over its limit is still waited for this long, so that the report can say how long it took."""
 
