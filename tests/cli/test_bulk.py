@@ -26,7 +26,7 @@ def test_no_more_than_the_parallelism_run_at_once() -> None:
         with lock:
             running += 1
             most = max(most, running)
-        everybody_here.wait(timeout=30)  # all four at once, or this fails
+        everybody_here.wait(timeout=60)  # all four at once, or this fails
         with lock:
             running -= 1
 
@@ -101,13 +101,13 @@ def test_once_interrupted_what_is_on_its_way_is_answered_and_nothing_more_is_beg
 
     def act(number: int) -> int:
         if number < 4:
-            begun.wait(timeout=30)
-            assert may_end.wait(timeout=30)
+            begun.wait(timeout=60)
+            assert may_end.wait(timeout=60)
         done.append(number)
         return number
 
     def interrupt() -> None:
-        begun.wait(timeout=30)
+        begun.wait(timeout=60)
         came.set()
         may_end.set()
 

@@ -57,7 +57,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_shows_the_handshake_the_first_message_and_how_long_it_took(tmp_path: Path, upstream: str) -> None:
-    result = System().run("check", spec(tmp_path, f"{upstream}/x"), "--dial")
+    result = System().run("check", spec(tmp_path, f"{upstream}/x"), "--dial", "--wait", "60")
     assert result.exit_code == 0, result.output
     assert "HTTP 101" in result.stdout
     assert '{"you_said": "", "seq": 1}' in result.stdout
@@ -69,7 +69,7 @@ def test_it_shows_the_handshake_the_first_message_and_how_long_it_took(tmp_path:
 def test_a_secret_is_sent_and_not_shown_even_if_it_comes_back(tmp_path: Path, upstream: str) -> None:
     file = spec(tmp_path, f"{upstream}/talks?t={{env:FEED_TOKEN}}", 'open: ["say {env:FEED_TOKEN}"]\n')
     for options in ((), ("--json",)):
-        result = System().run("check", file, "--dial", *options)
+        result = System().run("check", file, "--dial", "--wait", "60", *options)
         assert result.exit_code == 0, result.output
         assert SECRET not in result.output
         assert "say ***" in result.output
@@ -85,7 +85,9 @@ def test_a_refusal_is_a_failure_with_its_status_and_its_words(tmp_path: Path, up
 
 
 def test_the_json_says_it_all(tmp_path: Path, upstream: str) -> None:
-    document = json.loads(System().run("check", spec(tmp_path, f"{upstream}/x"), "--dial", "--json").stdout)
+    document = json.loads(
+        System().run("check", spec(tmp_path, f"{upstream}/x"), "--dial", "--wait", "60", "--json").stdout
+    )
     assert document["ok"] is True
     (one,) = document["dialled"]
     assert (one["connection_id"], one["streaming"], one["status"], one["messages"]) == ("a", True, 101, 1)

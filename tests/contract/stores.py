@@ -37,7 +37,7 @@ type Perform = Callable[[Request], object]
 
 INDEX_READS = 300
 """An index that has not shown a change after so many reads never will. The reads themselves are the waiting."""
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def emulator(temporary: Path, tmp_path: Path) -> Iterator[Emulator]:
 
 def test_it_answers_aws_calls_on_loopback_and_leaves_nothing(temporary: Path, tmp_path: Path) -> None:
     with start_emulator(find_checkout(), tmp_path / "log") as emulator:
-        assert emulator.is_healthy()
+        emulator.process.wait_until(emulator.is_healthy, 60)
         assert list(temporary.iterdir())
         queues = emulator.session().client("sqs", endpoint_url=emulator.endpoint, config=DIRECT)
         assert queues.create_queue(QueueName="q")["QueueUrl"].startswith(f"http://127.0.0.1:{emulator.port}/")

@@ -30,8 +30,8 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
 def stopped(relay: Relay, tmp_path_factory: pytest.TempPathFactory) -> tuple[Publisher, Published]:
     """A publisher that stored some hundreds of notes, and its last word."""
     log = tmp_path_factory.mktemp("publisher") / "log"
-    with start_publisher(find_checkout(), relay, feeds=FEEDS, rate=400, log=log) as publisher:
-        publisher.process.wait_until(lambda: publisher.published().stored >= 200, 30)
+    with start_publisher(find_checkout(), relay, feeds=FEEDS, rate=200, log=log) as publisher:
+        publisher.process.wait_until(lambda: publisher.published().stored >= 200, 60)
         return publisher, publisher.stop()
 
 
@@ -100,8 +100,8 @@ def test_a_publisher_that_loses_its_relay_is_a_fault_not_a_pause(tmp_path: Path)
     ):
         folder = relay.database.parent
         relay.process.kill()
-        assert relay.process.wait(10) == -signal.SIGKILL
+        assert relay.process.wait(60) == -signal.SIGKILL
         assert not folder.exists()
-        assert publisher.process.wait(30) == 1
+        assert publisher.process.wait(60) == 1
         with pytest.raises(LocalFault, match="the publisher ended with 1"):
             publisher.published()

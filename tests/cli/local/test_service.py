@@ -36,9 +36,9 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 def end(service: Service, number: int, how: signal.Signals = signal.SIGKILL) -> None:
     process = service.workers[number].process
-    process.wait_until(service.workers[number].has_started, 10)
+    process.wait_until(service.workers[number].has_started, 60)
     os.kill(process.pid, how)
-    process.wait(10)
+    process.wait(60)
 
 
 def test_while_all_run_nothing_is_done(fleet: Fleet) -> None:
