@@ -9,6 +9,8 @@ length sees more dials than the limit: when the last of the slices that it sees 
 
 The limit is the promise; the *pace* keeps waves out. A slice is spent dial by dial, and one slice's dials follow those
 of another: tokens come back as they went, so that what goes out at once would come back at once, a window later.
+
+(Longer than a file should be: what the item says, what follows from it, and how it is written belong together.)
 """
 
 import hashlib
@@ -201,7 +203,7 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
     counted = _counted(slices, limit, now_ms, skew_ms)
     free = limit.dials - counted
     dials = min(len(ask.waiting_ms), limit.largest_slice, free - ahead)
-    from_ms = min(max(ledger.paced_ms, now_ms - CATCH_UP_MS), now_ms + limit.spread_ms + AHEAD_MS)
+    from_ms = _turn_ms(ledger, limit, now_ms, skew_ms)
     begins_ms = from_ms if ahead else from_ms - AHEAD_MS
     if dials > 0 and begins_ms <= now_ms:
         step_ms = limit.step_ms(counted + len(ask.waiting_ms) + sum(q.waiting for q in others))
@@ -240,7 +242,7 @@ def expected_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, *, skew_m
     """About when the `place`th of all that wait may dial, if nobody cuts in."""
     counted = _counted(ledger.slices, limit, now_ms, skew_ms)
     step_ms = limit.step_ms(max(counted + place, _wanted(ledger, limit, now_ms, skew_ms)))
-    paced_ms = max(now_ms, ledger.paced_ms) + round((place - 1) * step_ms)
+    paced_ms = max(now_ms, _turn_ms(ledger, limit, now_ms, skew_ms)) + round((place - 1) * step_ms)
     return max(paced_ms, _freed_ms(ledger, limit, place, now_ms, skew_ms))
 
 
@@ -257,6 +259,12 @@ def _freed_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, skew_ms: in
             at_ms = end_ms
     windows = max(0, -(-(place - free) // limit.dials))
     return at_ms + windows * (limit.per_ms + skew_ms)
+
+
+def _turn_ms(ledger: Ledger, limit: Limit, now_ms: int, skew_ms: int) -> int:
+    """When the next slice begins. No clock within the allowance gives turns out further ahead than that."""
+    possible = ledger.paced_ms <= now_ms + AHEAD_MS + limit.spread_ms + skew_ms
+    return max(ledger.paced_ms if possible else now_ms, now_ms - CATCH_UP_MS)
 
 
 def _wanted(ledger: Ledger, limit: Limit, now_ms: int, skew_ms: int) -> int:
