@@ -10,6 +10,7 @@ from typing import override
 import pytest
 
 from streamlease.errors import Unreachable
+from streamlease_worker import protection
 from streamlease_worker.protection import AGENT_VARIABLE, protector, unprotected
 
 
@@ -22,7 +23,8 @@ class Agent:
 
 
 @pytest.fixture
-def agent() -> Iterator[Agent]:
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
+    monkeypatch.setattr(protection, "WITHIN_S", 60.0)  # its answer is to be heard however slow this machine is
     played = Agent()
 
     class Handler(BaseHTTPRequestHandler):
