@@ -19,6 +19,12 @@ from streamlease_worker.sinks.null import NullSink
 from tests.worker.sinking import OpenFence
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that is closed is to have written all, however slow this machine is."""
+    monkeypatch.setattr(jsonl, "CLOSE_WITHIN_S", 60.0)
+
+
 def batch(*lines: bytes, name: str = "a", fence: Fence | None = None) -> Batch:
     return Batch(name, 7, lines, fence or OpenFence(name))
 

@@ -13,6 +13,12 @@ from streamlease_worker.log import LOGGER, Log, Logging, Problems, last_words
 
 
 @pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that is closed is to have said all, however slow this machine is."""
+    monkeypatch.setattr(log_module, "CLOSE_WITHIN_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, own = root.handlers[:], root.level, LOGGER.level
@@ -79,7 +85,7 @@ def test_a_stream_that_stalls_holds_up_nobody_and_what_was_dropped_is_counted(
         gate = threading.Event()
 
         def write(self, text: str) -> int:
-            self.gate.wait(10)
+            self.gate.wait(60)
             return super().write(text)
 
     monkeypatch.setattr(log_module, "MOST_WAITING", 5)
@@ -99,7 +105,7 @@ def test_a_stream_that_never_goes_on_holds_up_no_end(monkeypatch: pytest.MonkeyP
 
     class Stuck(io.StringIO):
         def write(self, text: str) -> int:
-            gate.wait(30)
+            gate.wait(60)
             return len(text)
 
     monkeypatch.setattr(log_module, "MOST_WAITING", 1)
