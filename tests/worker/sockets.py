@@ -1,6 +1,7 @@
 """An upstream in memory: sockets that the test feeds and ends, for a runner in virtual time."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ class FakeSocket:
         self.answers_close = True
         self._incoming: asyncio.Queue[str | bytes | Closed] = asyncio.Queue()
         self._over: Closed | None = None
+        self._at_hand: deque[str | bytes] = deque()
 
     # --- what the test does ---
 
@@ -30,13 +32,18 @@ class FakeSocket:
         for message in messages:
             self._incoming.put_nowait(message)
 
+    def have(self, *messages: str | bytes) -> None:
+        """They are there, all at once, when it is read from next."""
+        self._at_hand.extend(messages[1:])
+        self.say(messages[0])
+
     def end(self, closed: Closed) -> None:
         self._incoming.put_nowait(closed)
 
     # --- what the runner does ---
 
     def ready(self) -> str | bytes | None:
-        return None
+        return self._at_hand.popleft() if self._at_hand else None
 
     async def recv(self) -> str | bytes:
         if self._over is None:

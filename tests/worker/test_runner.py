@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from streamlease.envelope import decode
+from streamlease.feed.decoding import one_json
 from streamlease.feed.events import Closed, Record
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry, Rule
 from streamlease.feed.secrets import missing
@@ -22,7 +23,7 @@ from streamlease_worker.turns import Turns
 from tests.worker.sinking import MemorySink, OpenFence
 from tests.worker.sockets import Answer, FakeSocket, FakeTransport
 from tests.worker.turning import turns as make_turns
-from tests.worker.virtual import run
+from tests.worker.virtual import VirtualLoop, run
 
 
 def _sequence(value: Value) -> Value:
@@ -218,6 +219,29 @@ async def test_a_flood_on_one_connection_lets_the_others_live() -> None:
         await asyncio.sleep(0)
         turns += 1
     assert turns > 10
+    await bench.stop()
+
+
+@in_time
+async def test_w37_messages_that_take_long_together_let_the_others_live() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    read: list[float] = []
+
+    def slow(data: str | bytes) -> Sequence[Value]:
+        loop.busy(0.001)
+        read.append(loop.time())
+        return one_json(data)
+
+    bench = Bench(feed=replace(FEED, decode=slow))
+    socket = await bench.opened()
+    socket.have(*(message(number) for number in range(1, 61)))
+    at_once = [0]
+    while len(read) < 60:
+        before = len(read)
+        await asyncio.sleep(0)
+        at_once.append(len(read) - before)
+    assert 1 < max(at_once) <= 6
     await bench.stop()
 
 

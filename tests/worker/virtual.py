@@ -31,6 +31,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = _Selector()
         super().__init__(self._virtual)
 
+    def busy(self, for_s: float) -> None:
+        """Something keeps the loop busy for so long."""
+        self._virtual.passed_s += for_s
+
     def time(self) -> float:
         return 1_000.0 + self._virtual.passed_s
 

@@ -19,7 +19,7 @@ from streamlease_worker.turns import NextTurn
 MESSAGES_A_TURN = 64
 """A flood on one connection gives way to the others after this many messages."""
 LONG_S = 0.005
-"""A message that takes longer than this gives way by itself: a small one may unfold to a megabyte."""
+"""So does it after this long: a small message may unfold to a megabyte."""
 MOST_UNSENT_BYTES = 16 << 20
 """What may wait to be sent. Answers and acknowledgements are made of what is read: an upstream that asks for them and
 reads none would fill the memory."""
@@ -192,26 +192,27 @@ class Wire:
     async def _read(self, socket: Socket) -> Closed:
         happened, pending, wall_ms, number = self._happened, self._pending, self._wall_ms, self._number
         room, ready, now_s = pending.room, socket.ready, asyncio.get_running_loop().time
-        turn = 0
+        turn, began_s = 0, now_s()
         while True:
             data = ready()
             if data is None:
                 try:
                     data = await socket.recv()
+                    began_s = now_s()
                 except SocketEnded as ended:
                     self.counted = "unread" if self._unread else ended.counted
                     if self._unread:
                         return Closed(READS_NOTHING, code=1006)
                     return Closed(self._unsendable) if self._unsendable else ended.closed
-            began_s = now_s()
             happened(Message(data, wall_ms(), number))
             if not room.is_set() and not self._closing:
                 happened(Reading(on=False, socket=number))
                 await self._room()
                 happened(Reading(on=True, socket=number))
             turn += 1
-            if turn % MESSAGES_A_TURN == 0 or now_s() - began_s > LONG_S:
+            if turn >= MESSAGES_A_TURN or now_s() - began_s > LONG_S:
                 await asyncio.sleep(0)
+                turn, began_s = 0, now_s()
 
     async def _room(self) -> None:
         """Wait until there is room to read on, or reason to read to the end."""
