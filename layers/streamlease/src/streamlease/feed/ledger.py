@@ -126,8 +126,11 @@ class Ledger:
             several.append(pending.pop())
         if whole:
             pending.extend((self.delivered, rank, sequence) for _, rank, sequence in reversed(several))
-        if self._behind:
-            self._behind = deque((self.delivered if n >= first else n, r, s) for n, r, s in self._behind)
+        behind, several = self._behind, []
+        while behind and behind[-1][0] >= first:
+            several.append(behind.pop())
+        if behind is not None:
+            behind.extend((self.delivered, rank, sequence) for _, rank, sequence in reversed(several))
 
     def forget(self) -> None:
         """The cursor is worth nothing any more. The position stays what it is until a new sequence is durable, and no
