@@ -4,7 +4,7 @@ Bounded in number and in the length of each. A duplicate that slips through cost
 same record id.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 
 from streamlease.feed.ledger import Rank
 
@@ -50,7 +50,8 @@ class Window:
     def __init__(self, most: int, within_ms: float | None) -> None:
         self._most = most
         self._within_ms = within_ms
-        self._arrived: dict[str, int] = {}
+        self._arrived: OrderedDict[str, int] = OrderedDict()
+        """By arrival. Of a plain dict, what is taken from its front is passed over at each look for the first."""
 
     def __len__(self) -> int:
         return len(self._arrived)
@@ -65,7 +66,7 @@ class Window:
         arrived.pop(key, None)
         arrived[key] = at_ms
         if len(arrived) > self._most:
-            del arrived[next(iter(arrived))]
+            arrived.popitem(last=False)
         if self._within_ms is None:
             return
         for _ in range(2):  # two go for each that comes, so that a window empties without a pause

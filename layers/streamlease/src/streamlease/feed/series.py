@@ -4,6 +4,7 @@ A number that is not beyond what its series has reached is a duplicate or comes 
 that was not seen for the longest is forgotten when there are too many, and its series begins anew.
 """
 
+from collections import OrderedDict
 from typing import Final
 
 from streamlease.feed.continuity import Hole
@@ -21,7 +22,7 @@ class SeriesTracker:
     def __init__(self, shape: RecordShape) -> None:
         self._series = shape.series
         self._of_message = shape.of_message
-        self._reached: dict[str, int] = {}
+        self._reached: OrderedDict[str, int] = OrderedDict()  # see recent.Window
         self.unreadable = 0
         """Entries without a number, so far."""
 
@@ -56,7 +57,7 @@ class SeriesTracker:
             reached = max(reached, found)
         self._reached[key] = reached
         if len(self._reached) > series.most_keys:
-            del self._reached[next(iter(self._reached))]
+            self._reached.popitem(last=False)
         return hole
 
     def _after(self, key: str, reached: int, before: float | None, found: int) -> tuple[Hole | None, int]:
