@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from streamlease.adapters.socketio import SocketIo
 from streamlease.feed.adapted import MOST_OVERRUNS
 from streamlease.feed.adapter import Adapter, Adapting, Context, End, Hear, Keep, Raw, Reaction, Say, Seal, Wake
+from streamlease.feed.bounds import LONGEST_US, Bounds
 from streamlease.feed.computed import Moment
 from streamlease.feed.events import Close, Dial, Finished, Message, Opened, Send
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume
@@ -102,6 +103,18 @@ def test_all_that_one_frame_gave_is_durable_before_the_position_moves() -> None:
     assert driver.sequence() is None
     driver.acknowledge(2)
     assert driver.sequence() == 9
+
+
+def test_w37_more_messages_than_are_looked_at_in_one_go_are_delivered_as_the_frame_that_held_them() -> None:
+    bounds = Bounds(per_message_us=LONGEST_US / 3)
+    many = [Hear({"id": index}) for index in range(4)]
+    driver = fed_by({"a": [*many, Say("said")], "b": many[:3]}, bounds=bounds)
+    driver.stream()
+    driver.on(Message("a", WALL_MS))
+    assert ([record.payload for record in driver.records], driver.counted("too_many")) == (["a"], 1)
+    assert sends(driver) == ["said"]
+    driver.on(Message("b", WALL_MS))
+    assert (len(driver.records), driver.counted("too_many")) == (4, 1)
 
 
 def test_it_speaks_before_the_open_script_and_readiness_is_the_specs() -> None:

@@ -1,11 +1,13 @@
 """Many records in a message, numbers that prove continuity, windows, cursors of other instances, and floors."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamlease.feed.bounds import LONGEST_US, Bounds
 from streamlease.feed.decoding import MOST_ENTRIES, Undecodable
 from streamlease.feed.events import Closed, Deliver, Dial, Finished, Message, Record
 from streamlease.feed.feed import Feed, RecordShape, Resume, Rule
@@ -93,10 +95,72 @@ def test_records_that_would_repeat_a_long_message_time_and_again_are_delivered_a
     shape = RecordShape(each=path("data"), payload=path("head"), of_message=frozenset({"payload"}))
     driver = Driver(replace(ticker(), record=shape))
     driver.stream()
-    driver.message({"head": "x" * 100_000, "data": [0] * 100})
-    assert len(driver.records) == 100
-    driver.message({"head": "x" * 100_000, "data": [0] * 200})
-    assert (len(driver.records), driver.counted("too_many")) == (101, 1)
+    driver.message({"head": "x" * 100_000, "data": [0] * 20})
+    assert len(driver.records) == 20
+    driver.message({"head": "x" * 100_000, "data": [0] * 30})
+    assert (len(driver.records), driver.counted("too_many")) == (21, 1)
+
+
+def test_w37_the_messages_of_one_frame_give_no_more_records_together_than_one_of_them_may() -> None:
+    def lists(data: str | bytes) -> list[Any]:
+        return [{"data": [0] * 6_000} for _ in range(int(data))]
+
+    feed = replace(jetstream(), decode=lists, record=RecordShape(each=path("data")))
+    driver = Driver(feed)
+    driver.stream()
+    driver.on(Message("2", WALL_MS))
+    assert (len(driver.records), driver.counted("too_many")) == (12_000, 0)
+    driver.on(Message("4", WALL_MS))
+    assert (len(driver.records), driver.counted("too_many")) == (24_002, 2)
+    driver.on(Message("1", WALL_MS))
+    assert (len(driver.records), driver.counted("too_many")) == (30_002, 2)
+
+
+def test_w37_a_frame_that_would_take_too_long_is_delivered_as_it_came_and_counted() -> None:
+    def many(data: str | bytes) -> list[Any]:
+        return [{"n": index} for index in range(int(data))]
+
+    feed = replace(jetstream(), decode=many, record=RecordShape(), bounds=Bounds(per_message_us=LONGEST_US / 10))
+    driver = Driver(feed)
+    driver.stream()
+    driver.on(Message("10", WALL_MS))
+    assert (len(driver.records), driver.counted("too_many")) == (10, 0)
+    driver.on(Message("11", WALL_MS))
+    assert [record.payload for record in driver.records[10:]] == ["11"]
+    assert driver.counted("too_many") == 1
+
+
+def test_w37_a_message_with_more_values_than_are_looked_through_is_delivered_as_it_came() -> None:
+    feed = replace(jetstream(), record=RecordShape(), bounds=Bounds(per_value_us=LONGEST_US / 100))
+    driver = Driver(feed)
+    driver.stream()
+    driver.message([0] * 99)
+    assert (len(driver.records), driver.counted("too_many")) == (1, 0)
+    driver.message([0] * 100)
+    assert (driver.records[1].payload, driver.counted("too_many")) == (json.dumps([0] * 100), 1)
+
+
+def test_w37_what_is_read_of_the_message_is_read_once_for_all_its_records_and_not_kept() -> None:
+    seen: list[Any] = []
+
+    def key(message: Any) -> Any:
+        seen.append(message)
+        return message["k"]
+
+    shape = RecordShape(
+        each=path("data"),
+        dedupe=Dedupe(key),
+        series=Series(number=path("n"), key=key),
+        record_id=key,
+        of_message=frozenset({"dedupe", "key", "record_id"}),
+    )
+    driver = Driver(replace(ticker(), record=shape))
+    driver.stream()
+    driver.message({"k": [1, 2], "data": [{"n": 1}, {"n": 2}, {"n": 3}]})
+    assert len(seen) == 3
+    driver.message({"k": [3], "data": [{"n": 1}]})
+    assert [record.record_id for record in driver.records] == ["1/2", "3"]
+    assert len(seen) == 6
 
 
 def test_an_id_of_several_parts_is_joined_and_is_none_where_a_part_is_missing() -> None:

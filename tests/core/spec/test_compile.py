@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlease.feed import secrets
+from streamlease.feed.bounds import Bounds
 from streamlease.feed.events import Dial
 from streamlease.feed.feed import Feed, Keepalive, Resume, Retry
 from streamlease.feed.template import Templates
@@ -29,7 +30,8 @@ NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 
 
 def test_a_plain_spec_is_a_feed_of_defaults() -> None:
-    assert compile_spec(one()) == Feed("x", "wss://feed.test/ws", retry=Retry(), keepalive=Keepalive())
+    bounds = Bounds(per_message_us=4.5)
+    assert compile_spec(one()) == Feed("x", "wss://feed.test/ws", retry=Retry(), keepalive=Keepalive(), bounds=bounds)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -179,6 +179,68 @@ def test_what_cannot_be_read_is_one_known_fault(steps: Any, data: str | bytes, s
     assert trouble(steps, data) == says
 
 
+MANY = 1_000
+
+
+def bounded(steps: Any, data: str | bytes) -> str | None:
+    """The trouble with it, where no more than MANY values and names are read."""
+    try:
+        decoder(_checked(steps) if steps else (), MIB, MANY)(data)
+    except Undecodable as error:
+        return error.trouble
+    return None
+
+
+def listed(steps: Any, values: int) -> tuple[Any, str | bytes]:
+    """A list of this many values, itself among them, so wrapped."""
+    made: list[Any] = [{}] * (values - 1)
+    text = json.dumps(made)
+    wrapped: dict[str, str | bytes] = {
+        "": text,
+        "msgpack": ormsgpack.packb(made),
+        "cbor": cbor2.dumps(made),
+        "lines": "{}\n" * (values - 1),
+        "gzip": gzipped(text.encode()),
+    }
+    return [steps] if steps else [], wrapped[steps]
+
+
+@pytest.mark.parametrize(("steps", "most"), [("", MANY), ("gzip", MANY), ("msgpack", MANY // 2), ("cbor", MANY // 2)])
+def test_w37_as_many_values_are_read_as_the_spec_says_and_not_one_more(steps: str, most: int) -> None:
+    assert bounded(*listed(steps, most)) is None
+    assert bounded(*listed(steps, most + 1)) == "too_many"
+
+
+def test_w37_names_count_and_what_stands_in_texts_does_not() -> None:
+    assert bounded([], json.dumps({f"a{index}": 0 for index in range(MANY // 2)})) == "too_many"
+    assert bounded([], json.dumps({f"a{index}": 0 for index in range(MANY // 2 - 1)})) is None
+    assert bounded([], json.dumps(["[{,:" * MIB])) is None
+    assert bounded(["lines"], "{}\n" * MANY) == "too_many"
+
+
+@pytest.mark.parametrize("codec", ["json", "msgpack", "cbor"])
+def test_w37_values_of_many_parts_of_one_frame_are_counted_together(codec: str) -> None:
+    made: list[Any] = [{}] * 40
+    packed = {"json": json.dumps(made).encode(), "msgpack": ormsgpack.packb(made), "cbor": cbor2.dumps(made)}
+    part = {"d": base64.b64encode(packed[codec]).decode()}
+    steps = ["each", {"at": "d", "as": ["base64", codec]}]
+    assert bounded(steps, json.dumps([part] * 10)) is None
+    assert bounded(steps, json.dumps([part] * 30)) == "too_many"
+
+
+def test_w37_binary_is_counted_before_any_of_it_is_made() -> None:
+    # A decoder would say that it is cut off.
+    assert bounded(["msgpack"], b"\xdd\xff\xff\xff\xff" + b"\x80" * MANY) == "too_many"
+    assert bounded(["cbor"], b"\x9a\xff\xff\xff\xff" + b"\xa0" * MANY) == "too_many"
+
+
+def test_w37_lists_that_an_expression_is_to_find_are_not_looked_for_in_what_is_too_large_for_it() -> None:
+    steps = [{"each": "[?a=='x'].d[]"}]
+    assert decoder(_checked(steps), MIB, MIB)(json.dumps([{"a": "x", "d": [7]}])) == [7]
+    with pytest.raises(Undecodable, match="too_many"):
+        decoder(_checked(steps), 64 * MIB, MIB)(json.dumps([{}] * 200_000))
+
+
 codecs = st.sampled_from(
     ["gzip", "zlib", "deflate", "zstd", "msgpack", "cbor", "cbor_sequence", "base64", "hex", "json", "lines"]
 )

@@ -109,11 +109,10 @@ class Adapted:
             reactions = list(islice(hook(), MOST_ENTRIES + 1))
         except Exception as error:  # as above
             raise AdapterFault(f"the adapter {self._name} failed ({type(error).__name__})") from error
-        finally:
-            self._watch.spent(began_s)
         if len(reactions) > MOST_ENTRIES:
             raise AdapterFault(f"the adapter {self._name} answered with more than {MOST_ENTRIES} reactions")
         problem = next((found for each in reactions if (found := self._problem(each, heard=heard)) is not None), None)
+        self._watch.spent(began_s)  # with the look at what it answered, which takes as long as that is large
         if problem is not None:
             raise AdapterFault(f"the adapter {self._name} answered with {problem}")
         return reactions

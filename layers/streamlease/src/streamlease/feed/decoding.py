@@ -16,8 +16,10 @@ from streamlease.write import Value
 DEEPEST: Final = 200
 """Nesting beyond this is not read: no encoder here or decoder further on should have to go so deep."""
 MOST_ENTRIES: Final = 16_384
-"""One message gives no more messages or records than this. All of them are looked at in one go, and meanwhile no other
-connection of the worker is: with rules to try on each, four times as many took longer than a lease."""
+"""One frame gives no more messages or records than this; fewer where the spec looks long at each (`feed.bounds`)."""
+MOST_VALUES: Final = 131_072
+"""Values and names in one frame, unless its spec says otherwise: all are made in one go, and meanwhile no other
+connection of the worker is looked at."""
 
 type Trouble = Literal["not_json", "undecodable", "too_large", "too_many"]
 type Decode = Callable[[str | bytes], Sequence[Value]]
@@ -49,7 +51,7 @@ _decode_odd = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).deco
 """Takes what the other does not and JSON can say: half of a surrogate pair, and numbers beyond a double."""
 
 
-def json_value(data: str | bytes) -> Value:
+def json_value(data: str | bytes, most_values: int = MOST_VALUES) -> Value:
     """A text or binary message as JSON. Raises Undecodable."""
     value: Value
     try:
@@ -59,10 +61,14 @@ def json_value(data: str | bytes) -> Value:
             value = _decode_odd(data if isinstance(data, str) else data.decode())
         except (ValueError, RecursionError):
             raise Undecodable("not_json") from None
-    if len(data) > _SHORTEST_TOO_DEEP:
-        nested = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
-        if nested > DEEPEST and too_deep(value):
-            raise Undecodable("not_json")
+    length = len(data)
+    if length > _SHORTEST_TOO_DEEP:
+        opened = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+        # Each value or name takes two characters, as in [0,0].
+        if opened > DEEPEST or length > 2 * most_values:
+            trouble = beyond(value, most_values)
+            if trouble is not None:
+                raise Undecodable(trouble)
     return value
 
 
@@ -71,16 +77,24 @@ def one_json(data: str | bytes) -> Sequence[Value]:
     return (json_value(data),)
 
 
-def too_deep(value: Value) -> bool:
+def beyond(value: Value, most_values: int) -> Literal["not_json", "too_many"] | None:
+    """Whether it is nested too deep, or holds more values and names. Looks at no more than `most_values`."""
     level: list[Value] = [value]
+    left = most_values - 1
     for _ in range(DEEPEST):
         below: list[Value] = []
         for entry in level:
-            if isinstance(entry, dict):
-                below.extend(entry.values())
-            elif isinstance(entry, list):
-                below.extend(entry)
+            if type(entry) is list:
+                left -= len(entry)
+                if left >= 0:
+                    below += entry
+            elif type(entry) is dict:
+                left -= 2 * len(entry)
+                if left >= 0:
+                    below += entry.values()
+        if left < 0:
+            return "too_many"
         if not below:
-            return False
+            return None
         level = below
-    return True
+    return "not_json"

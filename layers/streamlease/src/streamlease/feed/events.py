@@ -294,7 +294,7 @@ COUNTED = {
     "not_json": "a message that is not JSON; delivered as text or bytes, without a sequence",
     "undecodable": "a message that is not wrapped as unwrap says; delivered as it came, without a sequence",
     "too_large": "a message that unfolds to more than max_message; delivered as it came, without a sequence",
-    "too_many": "a message of more than 16,384 messages or records, or whose records repeat 16 MiB of it; kept whole",
+    "too_many": "a message of more values, messages or records than are looked at in one go; kept whole",
     "no_entries": "a message without the list that record.each names; delivered whole",
     "unreadable_number": "a record without the number that record.series names; nothing is proven by it",
     "adapter": "a fault of the connection's adapter, or calls that took too long; the connection was quarantined",

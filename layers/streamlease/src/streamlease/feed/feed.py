@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from streamlease.feed.adapter import Adapting
+from streamlease.feed.bounds import Bounds
 from streamlease.feed.computed import Computed
 from streamlease.feed.decoding import Decode, one_json
 from streamlease.feed.events import Route
@@ -252,6 +253,8 @@ class Feed:
     close_code: int = 1000
     """What the owner closes with when it stops; some upstreams end a session on 1000."""
     max_message_bytes: int = 1 << 20
+    bounds: Bounds = field(default_factory=Bounds)
+    """How long a look at its messages takes, and so how many there may be in a frame."""
     sink: str = "default"
     checkpoint_every_s: float | None = None
     """How often a position that moved is stored, where connections have no renewals of their own; None: as the worker

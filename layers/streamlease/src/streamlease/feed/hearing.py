@@ -47,6 +47,10 @@ class Hearing:
         self._rules = rules
         self._intake = intake
         self._follows = follows
+        self._bounds = feed.bounds
+        self._looks_at_values = feed.bounds.per_value_us > 0
+        self._gives_many = feed.record.each is not None
+        """Whether a message may be several records."""
         self._watch = None if feed.adapter is None else Watch(feed.adapter, clock)
         beat, self._heartbeat = feed.keepalive.beat, feed.keepalive.heartbeat
         self.controlled = beat is not None or self._heartbeat is not None or any(rule.message for rule in feed.rules)
@@ -59,6 +63,10 @@ class Hearing:
             values = self._feed.decode(message.data)
         except Undecodable as error:
             values, trouble = (message.data if isinstance(message.data, str) else None,), error.trouble
+        if (self._looks_at_values or len(values) > 1) and trouble is None and self._bounds.exceeded(values):
+            values, trouble = (message.data if isinstance(message.data, str) else None,), "too_many"
+        if self._gives_many:
+            self._intake.frame(len(values))
         if len(values) == 1:
             self._heard(session, values[0], message, trouble, now_s, draw, commands)
             return
@@ -104,6 +112,11 @@ class Hearing:
             else:
                 reactions = session.adapted.woke(context)
             first = self._intake.delivered + 1
+            heard = [reaction.message for reaction in reactions if isinstance(reaction, Hear)]
+            self._intake.frame(len(heard))
+            if message is not None and self._bounds.exceeded(heard):
+                reactions = [reaction for reaction in reactions if not isinstance(reaction, Hear)]
+                self._unread(session, message, "too_many", now_s, draw, commands)
             for reaction in reactions:
                 if session.is_open:
                     self._react(session, session.adapted, reaction, message, now_s, draw, commands)
@@ -130,9 +143,7 @@ class Hearing:
                     self._heard(session, value, message, None, now_s, draw, commands)
             case Raw(data):
                 if message is not None:
-                    value = data if isinstance(data, str) else None
-                    as_it_came = replace(message, data=data)
-                    self._heard(session, value, as_it_came, "undecodable", now_s, draw, commands)
+                    self._unread(session, replace(message, data=data), "undecodable", now_s, draw, commands)
             case Say() | Seal():
                 session.send(adapted.send(reaction, session.number), now_s, commands)
             case Keep(name, kept):
@@ -145,6 +156,19 @@ class Hearing:
                 name = "the adapter" if self._feed.adapter is None else f"the adapter {self._feed.adapter.name}"
                 session.ruling = Ruling(action, Rule(message=lambda _: True, name=name), after_s)
                 session.close(why[:LONGEST_REASON], now_s, commands, code=self._feed.close_code)
+
+    def _unread(
+        self,
+        session: Session,
+        message: Message,
+        trouble: Trouble,
+        now_s: float,
+        draw: float,
+        commands: list[Command],
+    ) -> None:
+        """A message that is not taken apart."""
+        value = message.data if isinstance(message.data, str) else None
+        self._heard(session, value, message, trouble, now_s, draw, commands)
 
     def _control(self, session: Session, value: Value, now_s: float, draw: float, commands: list[Command]) -> bool:
         """Do what a message asks for; whether it may be data."""

@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 from streamlease.feed import template
 from streamlease.feed.acks import AckBook, Due
 from streamlease.feed.continuity import Continuity, Hole
-from streamlease.feed.decoding import MOST_ENTRIES, Trouble
+from streamlease.feed.decoding import Trouble
 from streamlease.feed.events import Advance, Command, Count, Deliver, Gap, Message, Record
 from streamlease.feed.feed import Feed
 from streamlease.feed.ledger import Ledger
+from streamlease.feed.once import once
 from streamlease.feed.reader import Reader
 from streamlease.feed.recent import Recent, Window
 from streamlease.feed.series import SeriesTracker
@@ -16,7 +17,7 @@ from streamlease.model import Position, Seek, Sequence
 from streamlease.write import Value
 
 LONGEST_REASON = 300
-MOST_REPEATED = 16 << 20
+MOST_REPEATED = 2 << 20
 """Characters: of a part of the whole message (a path that begins with $), which each of its records holds once more."""
 
 
@@ -29,7 +30,8 @@ class Intake:
             position = _sought(feed, seek, self._instance)
         else:
             seek = None
-        shape = self._shape = feed.record
+        shape, self._read_once = once(feed.record)
+        self._shape = shape
         self._complete = feed.resume.complete
         self._newest_first = feed.resume.order == "newest_first"
         self._reader = Reader(shape)
@@ -48,6 +50,8 @@ class Intake:
         self._acks_left_out = 0
         self._floor = feed.resume.floor
         self._floor_unknown = False
+        self._bounds = feed.bounds
+        self._records_left = feed.bounds.most_records
         self._replaying = False
         self._cursor: Sequence | None = None
         self._keeps_token = feed.resume.token is not None
@@ -178,6 +182,10 @@ class Intake:
             return self._moved(self._ledger.replay_ended())
         return None
 
+    def frame(self, messages: int) -> None:
+        """So many messages come, all of one frame: what is left to say of how many records they may give together."""
+        self._records_left = self._bounds.records_left(messages)
+
     def numbered(self, value: Value, commands: list[Command]) -> None:
         """A message, data or not, before it is anything else: what its number says is missing before it."""
         if self._series is None:
@@ -251,12 +259,15 @@ class Intake:
         if not isinstance(entries, list):
             commands.append(Count("no_entries"))
             entries = [message]
-        elif len(entries) > MOST_ENTRIES or self._repeated(message) * len(entries) > MOST_REPEATED:
+        elif len(entries) > self._records_left or self._repeated(message) * len(entries) > MOST_REPEATED:
             commands.append(Count("too_many"))
             entries = [message]
+        self._records_left -= len(entries)
         first = self._ledger.delivered + 1
         for index, entry in enumerate(entries):
             self._record(message, entry, index, received_at_ms, deliveries, commands)
+        for read in self._read_once:
+            read.forget()
         if len(deliveries) > 1:
             self._ledger.together(first)
 

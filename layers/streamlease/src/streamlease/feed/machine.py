@@ -355,7 +355,11 @@ class Machine:
             self._turn.streaming(now_s, draw)
             self._intake.begin(commands)
             self._hold(session, commands)
+        frame: Message | None = None
         for kept in self._turn.changed():
+            if kept.message is not frame:
+                frame = kept.message
+                self._intake.frame(1)
             self._take(kept.value, kept.message, kept.unreadable, commands)
         if not seamless:
             commands.append(Report(StatusState.CONNECTING))

@@ -1,8 +1,9 @@
 """What may be wrapped around a message's JSON, one function for each: bytes → bytes, text → bytes, either → a value.
 
-Every one is bounded: what it gives is no larger than `most_bytes`, which is checked before it is made, and nested no
-deeper than `decoding.DEEPEST`. What cannot be read is `Undecodable`. Binary inside of msgpack and CBOR has no place in
-JSON: it becomes `{"$bytes": base64}`, a CBOR link `{"$link": "b…"}`, a msgpack timestamp a text in ISO 8601.
+Every one is bounded: what it gives is no larger than the room there is, in bytes and, of msgpack and CBOR, in items,
+which is checked before it is made; and it is nested no deeper than `decoding.DEEPEST`. What cannot be read is
+`Undecodable`. Binary inside of msgpack and CBOR has no place in JSON: it becomes `{"$bytes": base64}`, a CBOR link
+`{"$link": "b…"}`, a msgpack timestamp a text in ISO 8601.
 """
 
 import base64
@@ -11,7 +12,7 @@ import io
 import math
 import zlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
 
@@ -20,15 +21,38 @@ import ormsgpack
 from backports import zstd
 
 from streamlease.feed.decoding import DEEPEST, MOST_ENTRIES, Undecodable, json_value
+from streamlease.spec.items import CBOR, MSGPACK, Heads, count
 from streamlease.write import Value
 
 type Wrapped = str | bytes
-type Codec = Callable[[Wrapped, int], Any]
-"""What it gives of what it is given, and the most bytes it may give. Raises Undecodable."""
+
+
+class Room:
+    """For what one frame unfolds to."""
+
+    __slots__ = ("most_bytes", "most_items", "most_values")
+
+    def __init__(self, most_bytes: int, most_values: int) -> None:
+        self.most_bytes = most_bytes
+        """That the next codec may give."""
+        self.most_values = most_values
+        """In a JSON text."""
+        self.most_items = most_values // 2
+        """In all the msgpack and CBOR that is still to come: half as many, for each is made one by one in Python."""
+
+    def take(self, data: bytes, heads: Heads) -> None:
+        """Before any of the items in `data` is made. Raises Undecodable."""
+        self.most_items -= count(data, heads, self.most_items)
+        if self.most_items < 0:
+            raise Undecodable("too_many")
+
+
+type Codec = Callable[[Wrapped, Room], Any]
+"""What it gives of what it is given. Raises Undecodable."""
 
 _LARGEST_INTEGER: Final = 10**400
 """Beyond this JSON encoders refuse to write a number out, or take long over it."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC, but to be written without saying so
 _MOST_FRAMES: Final = 16
 """Of zstd, in one message: each is a decoder of its own, and a copy of all that comes after it."""
 
@@ -37,46 +61,48 @@ def _bytes(data: Wrapped) -> bytes:
     return data.encode(errors="surrogatepass") if isinstance(data, str) else data
 
 
-def _inflate(data: Wrapped, most_bytes: int, *, window: int) -> bytes:
+def _inflate(data: Wrapped, room: Room, *, window: int) -> bytes:
     inflater = zlib.decompressobj(window)
     try:
-        found = inflater.decompress(_bytes(data), most_bytes + 1)
+        found = inflater.decompress(_bytes(data), room.most_bytes + 1)
     except zlib.error:
         raise Undecodable("undecodable") from None
-    if len(found) > most_bytes:
+    if len(found) > room.most_bytes:
         raise Undecodable("too_large")
     if not inflater.eof or inflater.unused_data:
         raise Undecodable("undecodable")
     return found
 
 
-def _deflate(data: Wrapped, most_bytes: int) -> bytes:
+def _deflate(data: Wrapped, room: Room) -> bytes:
     """Raw deflate. Upstreams that flush instead of finishing leave the last block out, so an end is not asked for."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
-        found = inflater.decompress(_bytes(data), most_bytes + 1)
+        found = inflater.decompress(_bytes(data), room.most_bytes + 1)
     except zlib.error:
         raise Undecodable("undecodable") from None
-    if len(found) > most_bytes:
+    if len(found) > room.most_bytes:
         raise Undecodable("too_large")
     if inflater.unconsumed_tail or inflater.unused_data or not found:
         raise Undecodable("undecodable")
     return found
 
 
-def _zstd(data: Wrapped, most_bytes: int) -> bytes:
+def _zstd(data: Wrapped, room: Room) -> bytes:
     """One frame or a few, without a dictionary."""
     rest, found, frames = _bytes(data), b"", 0
     while rest:
         frames += 1
         if frames > _MOST_FRAMES:
             raise Undecodable("too_many")
-        inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _window_log(most_bytes)})
+        inflater = zstd.ZstdDecompressor(
+            options={zstd.DecompressionParameter.window_log_max: _window_log(room.most_bytes)}
+        )
         try:
-            found += inflater.decompress(rest, most_bytes + 1 - len(found))
+            found += inflater.decompress(rest, room.most_bytes + 1 - len(found))
         except (zstd.ZstdError, ValueError):
             raise Undecodable("undecodable") from None
-        if len(found) > most_bytes:
+        if len(found) > room.most_bytes:
             raise Undecodable("too_large")
         if not inflater.eof:
             raise Undecodable("undecodable")
@@ -90,9 +116,9 @@ def _window_log(most_bytes: int) -> int:
     return min(max(most_bytes.bit_length(), 23), 27)
 
 
-def _base64(data: Wrapped, most_bytes: int) -> bytes:
+def _base64(data: Wrapped, room: Room) -> bytes:
     plain = _bytes(data).rstrip(b"=\r\n").replace(b"-", b"+").replace(b"_", b"/")
-    if len(plain) * 3 // 4 > most_bytes:
+    if len(plain) * 3 // 4 > room.most_bytes:
         raise Undecodable("too_large")
     try:
         return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
@@ -100,8 +126,8 @@ def _base64(data: Wrapped, most_bytes: int) -> bytes:
         raise Undecodable("undecodable") from None
 
 
-def _hex(data: Wrapped, most_bytes: int) -> bytes:
-    if len(data) // 2 > most_bytes:
+def _hex(data: Wrapped, room: Room) -> bytes:
+    if len(data) // 2 > room.most_bytes:
         raise Undecodable("too_large")
     try:
         return binascii.unhexlify(_bytes(data))
@@ -109,30 +135,29 @@ def _hex(data: Wrapped, most_bytes: int) -> bytes:
         raise Undecodable("undecodable") from None
 
 
-def _json(data: Wrapped, most_bytes: int) -> Value:
-    del most_bytes  # JSON takes no fewer bytes than what it says
-    return json_value(data)
+def _json(data: Wrapped, room: Room) -> Value:
+    return json_value(data, room.most_values)
 
 
-def _lines(data: Wrapped, most_bytes: int) -> Value:
+def _lines(data: Wrapped, room: Room) -> Value:
     """JSON texts, each on a line of its own or ended by a record separator."""
-    del most_bytes
     try:
         text = data if isinstance(data, str) else data.decode()
     except UnicodeDecodeError:
         raise Undecodable("not_json") from None
     if text.count("\n") + text.count("\x1e") > MOST_ENTRIES:
         raise Undecodable("too_many")
-    return [json_value(line) for line in text.replace("\x1e", "\n").split("\n") if line.strip()]
+    return [json_value(line, room.most_values) for line in text.replace("\x1e", "\n").split("\n") if line.strip()]
 
 
 # --- msgpack and CBOR -------------------------------------------------------------------------------------------------
 
 
-def _msgpack(data: Wrapped, most_bytes: int) -> Value:
-    del most_bytes  # as for JSON: a container is no longer than the bytes that are there for it
+def _msgpack(data: Wrapped, room: Room) -> Value:
+    packed = _bytes(data)
+    room.take(packed, MSGPACK)
     try:
-        found = ormsgpack.unpackb(_bytes(data), ext_hook=_extension, option=ormsgpack.OPT_NON_STR_KEYS)
+        found = ormsgpack.unpackb(packed, ext_hook=_extension, option=ormsgpack.OPT_NON_STR_KEYS)
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise Undecodable("undecodable") from None
     return json_ready(found)
@@ -152,29 +177,28 @@ def _extension(kind: int, data: bytes) -> object:
         case _:
             return data
     try:
-        time = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+        time = (_EPOCH + timedelta(seconds=seconds)).isoformat()
     except OverflowError:
         return data
     fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
     return f"{time}{fraction}Z"
 
 
-def _cbor(data: Wrapped, most_bytes: int) -> Value:
+def _cbor(data: Wrapped, room: Room) -> Value:
     """One item, and nothing after it."""
-    del most_bytes
-    found = _items(_bytes(data), most=1)
+    found = _items(_bytes(data), room, most=1)
     if len(found) != 1:
         raise Undecodable("undecodable")
     return found[0]
 
 
-def _cbor_sequence(data: Wrapped, most_bytes: int) -> Value:
+def _cbor_sequence(data: Wrapped, room: Room) -> Value:
     """All items, as a list: atproto's header and body, say."""
-    del most_bytes
-    return _items(_bytes(data), most=MOST_ENTRIES)
+    return _items(_bytes(data), room, most=MOST_ENTRIES)
 
 
-def _items(data: bytes, *, most: int) -> list[Value]:
+def _items(data: bytes, room: Room, *, most: int) -> list[Value]:
+    room.take(data, CBOR)
     source = io.BytesIO(data)
     found: list[Value] = []
     while source.tell() < len(data):
@@ -228,20 +252,32 @@ _TAGS: Final[Mapping[int, Callable[[Any, bool], object]]] = {
 
 def json_ready(value: object, depth: int = 0) -> Value:
     """What msgpack or CBOR can say as JSON can say it. Raises Undecodable for what is too deep or too large."""
-    if isinstance(value, str) or value is None or isinstance(value, bool):
-        return value
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return cast("Value", value)
+    if kind is dict or isinstance(value, Mapping):
+        if depth >= DEEPEST:
+            raise Undecodable("undecodable")
+        below = depth + 1
+        return {
+            name if type(name) is str else _name(name): entry if type(entry) is str else json_ready(entry, below)
+            for name, entry in cast("Mapping[object, object]", value).items()
+        }
+    if kind is list or kind is tuple:
+        if depth >= DEEPEST:
+            raise Undecodable("undecodable")
+        below = depth + 1
+        return [json_ready(entry, below) for entry in cast("list[object]", value)]
+    return _scalar(value)
+
+
+def _scalar(value: object) -> Value:
     if isinstance(value, int):
         if abs(value) > _LARGEST_INTEGER:
             raise Undecodable("undecodable")
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if depth >= DEEPEST:
-        raise Undecodable("undecodable")
-    if isinstance(value, Mapping):
-        return {_name(name): json_ready(entry, depth + 1) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(entry, depth + 1) for entry in value]
     if isinstance(value, bytes):
         return {"$bytes": base64.b64encode(value).decode().rstrip("=")}
     if isinstance(value, _Link):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from streamlease.feed.feed import Extract, Feed, Keepalive, Resume, Retry
 from streamlease.spec import adapters, compile_record, compile_session, dial, stream
+from streamlease.spec.bounds import bounds
 from streamlease.spec.document import without_unknown
 from streamlease.spec.expression import condition, extractor
 from streamlease.spec.model import ConnectionSpec
@@ -69,7 +70,7 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         open_messages=tuple(compile_session.step(entry, template) for entry in spec.open),
         ready=_condition(spec.ready.when if spec.ready else None),
         ready_within_s=seconds(spec.ready.within if spec.ready else stream.READY_WITHIN),
-        decode=decoder(spec.unwrap or (), most_bytes),
+        decode=decoder(spec.unwrap or (), most_bytes, spec.max_values),
         adapter=None if spec.adapter is None else adapters.adapting(spec.adapter, template),
         record=compile_record.record_shape(spec.record),
         acks=None if spec.ack is None else compile_record.acks(spec.ack, template),
@@ -87,6 +88,7 @@ def compile_spec(spec: ConnectionSpec) -> Feed:
         close_within_s=seconds(spec.close_within),
         close_code=spec.close_code,
         max_message_bytes=most_bytes,
+        bounds=bounds(spec),
         sink=spec.sink,
         checkpoint_every_s=seconds(spec.checkpoint.every) if "every" in spec.checkpoint.model_fields_set else None,
     )

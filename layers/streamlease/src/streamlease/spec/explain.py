@@ -6,6 +6,7 @@ from typing import Any
 from streamlease.feed import secrets
 from streamlease.spec import explain_session
 from streamlease.spec.adapters import installed
+from streamlease.spec.bounds import bounds
 from streamlease.spec.compile import compile_spec
 from streamlease.spec.dial import explained
 from streamlease.spec.model import ConnectionSpec
@@ -135,10 +136,30 @@ def _life(spec: ConnectionSpec) -> Iterator[str]:
     codes = ", ".join(str(code) for code in retry.fatal_close_codes) or "no close code"
     yield f"gives up for good on HTTP {statuses} and on {codes}"
     yield f"refuses messages of more than {spec.max_message}"
+    yield from _bounds(spec)
     if spec.checkpoint.model_fields_set:
         yield (
             f"stores a position that moved every {spec.checkpoint.every}, which a crash may repeat;"
             " in connection mode with each renewal instead"
+        )
+
+
+def _bounds(spec: ConnectionSpec) -> Iterator[str]:
+    """What one frame may hold, so that no look at one takes long."""
+    found, parts = bounds(spec), []
+    values, looks = spec.max_values, found.most_values
+    if looks is not None and looks < values:
+        values = looks
+    parts.append(f"{values:,} values and names")
+    if spec.adapter is not None or spec.unwrap:
+        parts.append(f"{found.most_messages:,} messages")
+    if spec.record.each is not None:
+        parts.append(f"{found.most_records:,} records")
+    yield f"takes no frame apart that holds more than {' or '.join(parts)}: it is delivered as it came"
+    if values < spec.max_values:
+        yield (
+            "note: some of its expressions look through whole messages (filters, projections, functions), which bounds"
+            " how large those may be"
         )
 
 

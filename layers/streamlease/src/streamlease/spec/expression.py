@@ -16,11 +16,14 @@ from jmespath import functions
 from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError, JMESPathError, LexerError, ParseError
 
 from streamlease.feed.feed import Extract
+from streamlease.spec.effort import MOST_MADE, MOST_TIMES, Effort, reach, steps_of
 from streamlease.spec.unfit import Unfit
 from streamlease.write import Value
 
 LONGEST = 1_000
 _CACHED = 4_096
+_CLOSURE_US: Final = 0.1
+"""For each part of an expression that has become a closure."""
 _TROUBLE = (JMESPathError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What jmespath raises on data that an expression does not fit, or that is too deep."""
 _RAW: Final = re.compile(r"'(?:\\'|[^'])*'")
@@ -28,6 +31,9 @@ _BACKTICKED: Final = re.compile(r"`((?:\\`|[^`])*)`")
 _DOUBLE_QUOTED: Final = re.compile(r"""(?:==|!=)\s*"([^"]*)"|"([^"]*)"\s*(?:==|!=)(?!\s*['`])""")
 """A name in quotes where a text is meant: compared with something that is no literal, or on a comparison's right."""
 _BARE_NUMBER: Final = re.compile(r"(?:==|!=|<=?|>=?)\s*(-?[0-9]+(?:\.[0-9]+)?)")
+
+_INTERPRETER: Final = jmespath.visitor.TreeInterpreter()
+"""It keeps nothing of an expression; jmespath itself makes one for each search, which takes as long as a small one."""
 
 type _Node = Mapping[str, Any]
 
@@ -41,7 +47,7 @@ def extractor(text: str) -> Extract:
 
 def plain_path(text: str) -> tuple[str | int, ...] | None:
     """The fields and indexes that a plain path takes; None where it is more than that. Raises Unfit."""
-    return _steps(_parsed(text))
+    return steps_of(_parsed(text))
 
 
 @lru_cache(_CACHED)
@@ -49,6 +55,18 @@ def condition(text: str) -> Extract:
     """What tells whether the expression is true of a message, as JMESPath counts truth. Raises Unfit."""
     node = _parsed(text)
     return _condition(node) or _truth_of(_through_jmespath(text))
+
+
+@lru_cache(_CACHED)
+def effort(text: str, *, as_condition: bool = False) -> Effort:
+    """What reading it, or telling whether it holds, takes at most of a message. Raises Unfit."""
+    node = _parsed(text)
+    made = _condition(node) if as_condition else _plain(node)
+    return reach(node).effort if made is None else Effort(_CLOSURE_US * _size(node))
+
+
+def _size(node: _Node) -> int:
+    return 1 + sum(_size(child) for child in node["children"] if isinstance(child, Mapping))
 
 
 def _parsed(text: str) -> _Node:
@@ -73,6 +91,12 @@ def _parsed(text: str) -> _Node:
     problem = next(_problems(node, in_arguments=False), None)
     if problem is not None:
         raise Unfit(f"{problem} in {text!r}")
+    found = reach(node)
+    if found.times > MOST_TIMES or found.made > MOST_MADE:
+        raise Unfit(
+            f"may give more than {MOST_TIMES} times what it is given, or {MOST_MADE:,} values of its own: {text!r};"
+            " name fewer parts that lie in each other, such as [@, @]"
+        )
     return node
 
 
@@ -122,22 +146,6 @@ def _problems(node: _Node, *, in_arguments: bool) -> Iterator[str]:
             yield from _problems(child, in_arguments=is_call)
 
 
-def _steps(node: _Node) -> tuple[str | int, ...] | None:
-    """The fields and indexes of a plain path; None where it is more than that."""
-    match node["type"]:
-        case "identity" | "current":
-            return ()
-        case "field":
-            return (str(node["value"]),)
-        case "index":
-            return (int(node["value"]),)
-        case "subexpression" | "index_expression":
-            parts = [_steps(child) for child in node["children"]]
-            return None if None in parts else tuple(step for part in parts if part is not None for step in part)
-        case _:
-            return None
-
-
 def _plain(node: _Node) -> Extract | None:
     if node["type"] == "multi_select_list":
         parts = [_plain(child) for child in node["children"]]
@@ -145,7 +153,7 @@ def _plain(node: _Node) -> Extract | None:
         if len(reads) < len(parts):
             return None
         return lambda value: None if value is None else [read(value) for read in reads]
-    steps = _steps(node)
+    steps = steps_of(node)
     return None if steps is None else _path(steps)
 
 
@@ -181,11 +189,12 @@ def _path(steps: tuple[str | int, ...]) -> Extract:
 
 
 def _through_jmespath(text: str) -> Extract:
-    search = jmespath.compile(text).search
+    node = jmespath.compile(text).parsed
+    visit = _INTERPRETER.visit
 
     def read(value: Value) -> Value:
         try:
-            found: Value = search(value)
+            found: Value = visit(node, value)
         except _TROUBLE:
             return None
         return found
@@ -218,7 +227,7 @@ def _condition(node: _Node) -> Extract | None:
                 return lambda value: bool(left(value)) and bool(right(value))
             return lambda value: bool(left(value)) or bool(right(value))
         case _:
-            steps = _steps(node)
+            steps = steps_of(node)
             return None if steps is None else _truth_of(_path(steps))
 
 
@@ -226,7 +235,7 @@ def _comparison(node: _Node) -> Extract | None:
     left, right = node["children"]
     if left["type"] == "literal":
         left, right = right, left
-    steps = _steps(left)
+    steps = steps_of(left)
     if steps is None or right["type"] != "literal":
         return None
     equal = _equal(_path(steps), right["value"])

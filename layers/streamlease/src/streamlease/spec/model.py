@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_core import PydanticCustomError
 
+from streamlease.feed.decoding import MOST_VALUES
 from streamlease.spec import dial, placeholders, session, together
 from streamlease.spec.adapters import AdapterField
 from streamlease.spec.dial import Dials
 from streamlease.spec.fields import (
     CloseCode,
+    Count,
     Duration,
     Flag,
     Headers,
@@ -75,6 +77,9 @@ class ConnectionSpec(Part):
     close_within: Duration = "1s"
     close_code: CloseCode = 1000
     max_message: Size = "1MiB"
+    max_values: Count = Field(
+        MOST_VALUES, description="Values and names in one frame; in msgpack and CBOR half as many"
+    )
     sink: Name = "default"
 
     @property

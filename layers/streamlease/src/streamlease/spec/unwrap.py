@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from streamlease.feed.decoding import MOST_ENTRIES, Decode, Undecodable, json_value, one_json
-from streamlease.spec.expression import extractor, plain_path
+from streamlease.feed.bounds import Bounds
+from streamlease.feed.decoding import MOST_ENTRIES, MOST_VALUES, Decode, Undecodable, beyond, json_value, one_json
+from streamlease.spec.expression import effort, extractor, plain_path
 from streamlease.spec.unfit import Unfit
 from streamlease.write import Value
 
@@ -26,8 +27,9 @@ _VALUES: Final = frozenset({"json", "lines", "msgpack", "cbor", "cbor_sequence"}
 _CODECS: Final = (*BINARY, *_TEXTS)
 _NEED_EXTRA: Final = "needs the library's extra: install streamlease[codecs]"
 
-type _Codec = Callable[[str | bytes, int], Any]
-type _Step = Callable[[list[Value]], list[Value]]
+type _Codec = Callable[[str | bytes, Any], Any]
+type _Step = Callable[[list[Value], Any], list[Value]]
+"""Given the messages, and the room for what they unfold to (a `codecs.Room`, which is an extra's)."""
 
 
 def _checked(value: object) -> list[Any]:
@@ -137,20 +139,30 @@ type Unwrap = Annotated[
 # --- the decoder ------------------------------------------------------------------------------------------------------
 
 
-def decoder(steps: Sequence[Any], most_bytes: int) -> Decode:
-    """Nothing that it gives is larger than `most_bytes`. The same for the same steps, so that feeds that are alike
-    share it. Raises Unfit where a codec is not installed."""
-    return _decoder(json.dumps(list(steps)), most_bytes) if steps else one_json
+def decoder(steps: Sequence[Any], most_bytes: int, most_values: int = MOST_VALUES) -> Decode:
+    """Nothing that it gives is larger than `most_bytes`, and all of one frame holds no more than `most_values` values
+    and names; half as many in msgpack and CBOR. The same for the same steps, so that feeds that are alike share it.
+    Raises Unfit where a codec is not installed."""
+    if steps:
+        return _decoder(json.dumps(list(steps)), most_bytes, most_values)
+    return one_json if most_values == MOST_VALUES else _one_json(most_values)
 
 
 @lru_cache(1_024)
-def _decoder(written: str, most_bytes: int) -> Decode:
+def _one_json(most_values: int) -> Decode:
+    return lambda data: (json_value(data, most_values),)
+
+
+@lru_cache(1_024)
+def _decoder(written: str, most_bytes: int, most_values: int) -> Decode:
     steps = json.loads(written)
     try:
         from streamlease.spec import codecs  # an extra: only who unwraps something needs it
     except ImportError:
         raise Unfit(_NEED_EXTRA) from None
 
+    # Each of them holds no more than there may be, but all together?
+    many_texts = any(step == "lines" or (isinstance(step, dict) and "each" not in step) for step in steps)
     leading: list[tuple[_Codec, bool, bool]] = []
     within: list[_Step] = []
     for step in steps:
@@ -159,30 +171,36 @@ def _decoder(written: str, most_bytes: int) -> Decode:
         elif step == "each":
             within.append(_spread)
         elif "each" in step:
-            within.append(_spread_at(extractor(step["each"])))
+            takes = effort(step["each"])
+            look = Bounds(takes.per_message_us, takes.per_value_us)
+            within.append(_spread_at(extractor(step["each"]), look))
         else:
             names = ["json"] if "json" in step else step["as"] if isinstance(step["as"], list) else [step["as"]]
             place = plain_path(step.get("at", step.get("json"))) or ()
             chain = [(codecs.CODECS[name], name in _VALUES) for name in names]
-            within.append(_in_place(place, chain, codecs.unbinary, most_bytes))
+            within.append(_in_place(place, chain, codecs.unbinary, most_bytes, most_values))
 
     def decode(data: str | bytes) -> Sequence[Value]:
         found: Any = data
+        room = codecs.Room(most_bytes, most_values)
         is_read = False
         for codec, is_binary, reads in leading:
             if not (is_binary and isinstance(found, str)):
-                found = codec(found, most_bytes)
+                found = codec(found, room)
                 is_read = reads
-        values: list[Value] = [found if is_read else json_value(found)]
+        values: list[Value] = [found if is_read else json_value(found, most_values)]
         for step in within:
-            values = step(values)
+            values = step(values, room)
+        if many_texts and beyond(list(values), most_values) == "too_many":
+            raise Undecodable("too_many")
         return values
 
     return decode
 
 
-def _spread(values: list[Value]) -> list[Value]:
+def _spread(values: list[Value], room: object = None) -> list[Value]:
     """Lists become their entries; what is no list stays."""
+    del room  # nothing unfolds
     found: list[Value] = []
     for value in values:
         if isinstance(value, list):
@@ -194,8 +212,11 @@ def _spread(values: list[Value]) -> list[Value]:
     return found
 
 
-def _spread_at(read: Callable[[Value], Value]) -> _Step:
-    def spread(values: list[Value]) -> list[Value]:
+def _spread_at(read: Callable[[Value], Value], look: Bounds) -> _Step:
+    def spread(values: list[Value], room: object) -> list[Value]:
+        del room
+        if look.exceeded(values):
+            raise Undecodable("too_many")
         return _spread([inner if isinstance(inner := read(value), list) else value for value in values])
 
     return spread
@@ -206,12 +227,13 @@ def _in_place(
     codecs: Sequence[tuple[_Codec, bool]],
     wrapped: Callable[[object], str | bytes | None],
     most_bytes: int,
+    most_values: int,
 ) -> _Step:
     """Replaces what lies at `place` by what it unfolds to. A message that has nothing there stays as it is."""
     *way, last = place
 
-    def unfold(values: list[Value]) -> list[Value]:
-        left = most_bytes  # of all of them together
+    def unfold(values: list[Value], room: Any) -> list[Value]:
+        room.most_bytes = most_bytes  # of all of them together
         for value in values:
             holder: Any = value
             for step in way:
@@ -221,11 +243,11 @@ def _in_place(
                 continue
             is_read = False
             for codec, reads in codecs:
-                found = codec(found, left)
+                found = codec(found, room)
                 is_read = reads
                 if isinstance(found, bytes):
-                    left -= len(found)
-            holder[last] = found if is_read else json_value(found)
+                    room.most_bytes -= len(found)
+            holder[last] = found if is_read else json_value(found, most_values)
         return values
 
     return unfold
