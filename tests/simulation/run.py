@@ -11,6 +11,7 @@ from tests.simulation.check_dials import DialChecker
 from tests.simulation.check_end import EndChecker, Streaming
 from tests.simulation.check_leases import LeaseChecker
 from tests.simulation.check_pages import PageChecker
+from tests.simulation.check_rest import until_even
 from tests.simulation.clock import Clock
 from tests.simulation.fleet import Fleet, Shell
 from tests.simulation.inject import Injector
@@ -128,18 +129,22 @@ class Simulation:
         injector.plan(scenario.plan)
         slowest_ms = max(scenario.timing.heartbeat_ms, scenario.worker_timing.heartbeat_ms)
         try:
-            self._until_well()
-            for act in scenario.last_acts:
-                self.people.act(act)
-            obeyed_us = self.kernel.now_us + 2 * slowest_ms * MS + STOP_SLACK_US
-            self.kernel.run_until(min(obeyed_us, scenario.end_us))
-            if not self.at_end(bound_us=0).violations(self.streaming()):
-                return []
-            self.kernel.run_until(scenario.end_us)
+            return self._end(slowest_ms) or until_even(self.kernel, self.fleet.living)
         except Violated as violated:
             return [violated.violation]
-        bound_us = scenario.end_us - scenario.quiet_us
-        return self.at_end(bound_us=bound_us).violations(self.streaming())
+
+    def _end(self, slowest_ms: int) -> list[Violation]:
+        """Run on until what is left to be done is done, and say what is not as it should be then."""
+        scenario = self.scenario
+        self._until_well()
+        for act in scenario.last_acts:
+            self.people.act(act)
+        obeyed_us = self.kernel.now_us + 2 * slowest_ms * MS + STOP_SLACK_US
+        self.kernel.run_until(min(obeyed_us, scenario.end_us))
+        if not self.at_end(bound_us=0).violations(self.streaming()):
+            return []
+        self.kernel.run_until(scenario.end_us)
+        return self.at_end(bound_us=scenario.end_us - scenario.quiet_us).violations(self.streaming())
 
     def _until_well(self) -> None:
         """Run on after the faults have stopped, until everything streams, or for as long as most fleets need for it."""
