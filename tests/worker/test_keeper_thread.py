@@ -47,6 +47,8 @@ from tests.fakes.memory import MemoryStore
 
 TIMING = Timing(heartbeat_ms=2_000, lease_ms=15_000, skew_ms=0, margin_ms=500)
 STEP_MS = 250
+PATIENCE_S = 300.0
+"""Of the test's clock."""
 WITHIN_S = 60.0
 
 
@@ -77,6 +79,7 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bench:
     def __init__(self) -> None:
         self.clock = SetClock()
+        self.began_s = self.clock.mono_s
         self.memory = MemoryStore(self.clock)
         self.notices: queue.SimpleQueue[Notice] = queue.SimpleQueue()
         self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -128,6 +131,7 @@ class Bench:
     def goes_on(self, *, loop: bool) -> None:
         """A moment passes, unless the one before is not over."""
         if not Threads.under_way and self.thread.ticked_s == self.clock.mono_s:
+            assert self.clock.mono_s < self.began_s + PATIENCE_S, "it never came"
             self.clock.advance(STEP_MS)
             self.thread.post(LoopTicked() if loop else StatusChanged("nobody", 1, Status(StatusState.STREAMING, 1)))
 
