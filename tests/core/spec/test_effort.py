@@ -4,7 +4,7 @@ from typing import Any
 
 import jmespath
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from streamlease.spec.effort import _NODE_US, MOST_TIMES, reach
@@ -63,6 +63,10 @@ messages = st.recursive(
 
 
 @given(expressions, messages)
+@example("[*].[*].[a, b, c]", [[0] * 50])
+@example("[*].[`[1, 2, 3, 4, 5]`]", [0] * 50)
+@example("map(&[@, @], @)[]", [[0] * 20])
+@example("[?a == b].[@, @]", [{"a": 1, "b": 1, "c": [1, 2]}] * 20)
 def test_nothing_takes_more_or_becomes_larger_than_was_reckoned(text: str, message: Any) -> None:
     parsed = jmespath.compile(text).parsed
     reckoned, counting = reach(parsed), Counting()
