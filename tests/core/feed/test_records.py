@@ -163,6 +163,29 @@ def test_w37_what_is_read_of_the_message_is_read_once_for_all_its_records_and_no
     assert len(seen) == 6
 
 
+def test_w37_a_number_of_thousands_of_digits_is_neither_a_cursor_nor_an_id() -> None:
+    feed = replace(ticker(), record=RecordShape(sequence=path("n"), sequence_type="string", record_id=path("n")))
+    driver = Driver(feed)
+    driver.stream()
+    driver.on(Message(f'{{"n": {"1" * 1_000}}}', WALL_MS))
+    driver.on(Message(f'{{"n": {"1" * 1_100}}}', WALL_MS))
+    assert [(record.sequence, record.record_id) for record in driver.records] == [
+        ("1" * 1_000, "1" * 1_000),
+        (None, None),
+    ]
+
+
+def test_w37_what_was_read_of_a_message_is_forgotten_with_it() -> None:
+    message: dict[str, Any] = {"k": "a", "data": [0]}
+    shape = RecordShape(each=path("data"), record_id=path("k"), of_message=frozenset({"record_id"}))
+    driver = Driver(replace(ticker(), decode=lambda _: [message], record=shape))
+    driver.stream()
+    driver.on(Message("", WALL_MS))
+    message["k"] = "b"
+    driver.on(Message("", WALL_MS))
+    assert [record.record_id for record in driver.records] == ["a", "b"]
+
+
 def test_an_id_of_several_parts_is_joined_and_is_none_where_a_part_is_missing() -> None:
     feed = replace(ticker(), record=RecordShape(record_id=lambda value: [path("s")(value), path("n")(value)]))
     driver = Driver(feed)

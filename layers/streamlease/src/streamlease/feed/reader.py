@@ -17,6 +17,8 @@ LONGEST_KEY = 256
 """A key longer than this is remembered by its hash."""
 FUTURE_MS = 60_000
 
+_LONGEST_BITS = 3_400
+"""Of a number that is written out: as many digits as a sequence may have characters."""
 _LARGEST = 10**38
 """DynamoDB keeps 38 digits."""
 _SMALLEST = 1e-100
@@ -134,7 +136,12 @@ def text(value: Value) -> str | None:
     """An opaque cursor: printable, of a bounded length; a number is written out."""
     if isinstance(value, str):
         return value if 0 < len(value) <= LONGEST_SEQUENCE and value.isprintable() else None
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return _written(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _written(value: float) -> str | None:
+    """To write out a number of thousands of digits takes long: it is neither a cursor nor an id."""
+    return None if isinstance(value, int) and value.bit_length() > _LONGEST_BITS else str(value)
 
 
 def id_text(value: Value) -> str | None:
@@ -142,7 +149,7 @@ def id_text(value: Value) -> str | None:
     if isinstance(value, str):
         return value or None
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return _written(value)
     if isinstance(value, list) and value:
         parts = [id_text(part) for part in value]
         return None if None in parts else "/".join(part for part in parts if part is not None)
