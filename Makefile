@@ -14,7 +14,7 @@ CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
-.PHONY: help setup demo test simulate mutations mutants chaos chaos-faults check check-code check-template format lock build sam-local aws-smoke clean
+.PHONY: help setup demo test test-slow simulate mutations mutants chaos chaos-faults check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,9 @@ demo: setup ## the whole system on this machine, on real input; ARGS='--seconds 
 
 test: setup ## all tests but real processes' chaos, on two cores; ARGS='tests/core -k lease' for some of them
 	@$(BIN)/python -m pytest -q -n 2 -m "not chaos" $(ARGS)
+
+test-slow: setup ## the same while processes of theirs stand still for seconds, as on a machine with too much to do; ARGS as for test
+	@$(BIN)/python -m tests.slow $(ARGS)
 
 simulate: ## the deterministic simulator; SEEDS=500, BASE=first seed, MODE=connection|worker|changing
 	@$(SETUP) main
