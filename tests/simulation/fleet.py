@@ -32,6 +32,9 @@ class Shell(Protocol):
     def holds(self) -> int:
         """How many leases it believes to hold."""
 
+    def unwell(self) -> bool:
+        """Whether its clock may not be used, so that it is to hold nothing."""
+
     def cut_off(self, until_us: int) -> None:
         """No way to any upstream until then."""
 

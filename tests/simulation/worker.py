@@ -153,6 +153,10 @@ class Worker:
     def holds(self) -> int:
         return self._keeper.owned if self._keeper is not None else 0
 
+    def unwell(self) -> bool:
+        watch = self.process.watch
+        return watch is not None and not watch.judge(self.process.instant(self._loop)).may_claim
+
     def cut_off(self, until_us: int) -> None:
         self._cut_until_us = until_us
         for runner in self.runners.values():
@@ -214,9 +218,7 @@ class Worker:
             self._supervise(se.Tick())
             if self._loop.now_us >= self._measure_at_us:
                 self._measure_at_us = self._loop.now_us + MEASURE_US
-                watch, now = self.process.watch, self.process.instant(self._loop)
-                unfit = None if watch is None or watch.judge(now).may_claim else "its clock is off"
-                self._supervise(se.Measured({}, 0, unfit))
+                self._supervise(se.Measured({}, 0, "its clock is off" if self.unwell() else None))
             self._loop.at(self._loop.now_us + LOOP_TICK_US, lambda: self._tick_loop(supervisor))
 
     # --- the keeper's thread ---

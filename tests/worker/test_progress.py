@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamlease.model import Member
-from streamlease_worker.progress import FAULTS, STUCK_S, UNFIT_S, Progress
+from streamlease_worker.progress import FAULTS, LATELY_S, STUCK_S, UNFIT_S, Progress
 from tests.worker.supervising import WORKER, member
 
 type Fleet = tuple[Member, ...]
@@ -20,8 +20,8 @@ PEERS = (one("b", 10, 9), one("c", 10, 10))
 
 def watched(me: Member, peers: Fleet, *, faults: int = 0, seconds: float = STUCK_S) -> str | None:
     progress = Progress(WORKER)
-    for _ in range(faults):
-        progress.claimed(fault=True, now_s=0.0)
+    for number in range(faults):
+        progress.claimed(fault=True, now_s=number * seconds / faults)
     progress.swept((me, *peers), 0.0)
     return progress.swept((me, *peers), seconds)
 
@@ -73,6 +73,19 @@ def test_a_worker_that_can_read_or_claim_nothing_takes_itself_out_of_the_shares(
     for _ in range(FAULTS):
         progress.claimed(fault=True, now_s=0.0)
     assert progress.unfit(UNFIT_S) == "its claims have no answer"
+
+
+def test_what_had_no_answer_long_ago_says_nothing_of_now() -> None:
+    """A worker that takes itself out of the shares claims nothing, so that no later answer would show it well."""
+    progress = Progress(WORKER)
+    for _ in range(FAULTS):
+        progress.claimed(fault=True, now_s=0.0)
+    assert progress.unfit(LATELY_S) is not None
+    assert progress.unfit(LATELY_S + 1) is None
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), STUCK_S) is None
+    progress.claimed(fault=True, now_s=STUCK_S)
+    assert progress.unfit(STUCK_S) is None
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), STUCK_S) is None
 
 
 def test_one_answer_shows_that_it_gets_on() -> None:

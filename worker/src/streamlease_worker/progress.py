@@ -13,6 +13,9 @@ STUCK_S = 90.0
 """Longer than a lease and a dial with its backoff take."""
 FAULTS = 5
 UNFIT_S = 10.0
+LATELY_S = 30.0
+"""What was asked longer ago says nothing of now. Who takes nothing asks for nothing: it would else be held for ever to
+what a moment's faults had told it, and would go for that, together with all others that had asked in that moment."""
 
 
 class Attempts:
@@ -21,14 +24,17 @@ class Attempts:
     def __init__(self) -> None:
         self._faults = 0
         self._since_s = 0.0
+        self._last_s = 0.0
 
     def had(self, *, fault: bool, now_s: float) -> None:
-        if not self._faults:
-            self._since_s = now_s
+        if not self._faults or now_s - self._last_s > LATELY_S:
+            self._faults, self._since_s = 0, now_s
         self._faults = self._faults + 1 if fault else 0
+        self._last_s = now_s
 
     def failing(self, now_s: float, *, for_s: float) -> bool:
-        return self._faults >= FAULTS and now_s - self._since_s >= for_s
+        lately = now_s - self._last_s <= LATELY_S
+        return lately and self._faults >= FAULTS and now_s - self._since_s >= for_s
 
 
 class Progress:
