@@ -420,5 +420,4 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("dials-skew", "and that on every clock", ((budget, "_counted", _counts_for_a_while(1, 0)),)),
     Mutation("moves-nothing", "who has too much gives up what others lack", ((shares, "too_many", constantly(0)),)),
-    Mutation("takes-all", "nobody takes more than its share", ((plan, "share", constantly(None)),)),
 )
