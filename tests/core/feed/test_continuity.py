@@ -1,11 +1,17 @@
 """Where a gap record is due, and where it would be a lie."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
-from streamlease.feed.events import Gap
-from streamlease.feed.feed import RecordShape, Resume
+import pytest
+
+from streamlease.feed.bounds import LONGEST_US, Bounds
+from streamlease.feed.decoding import Trouble, Undecodable
+from streamlease.feed.events import Gap, Message
+from streamlease.feed.feed import RecordShape, Resume, Rule
 from streamlease.model import Position
-from tests.core.feed.driver import Driver, event, jetstream, nostr, path, ticker
+from tests.core.feed.driver import WALL_MS, Driver, event, jetstream, nostr, path, ticker
 
 
 def edges(driver: Driver) -> list[tuple[object, object]]:
@@ -134,6 +140,53 @@ def test_a_replay_as_long_as_the_upstream_makes_them_leaves_a_gap() -> None:
         fresh.message(event(sequence, str(sequence)))
     fresh.message(["EOSE", "sub"])
     assert fresh.gaps == []
+
+
+@pytest.mark.parametrize("trouble", ["too_many", "too_large", "undecodable", "not_json"])
+def test_a_replay_that_was_not_all_taken_apart_leaves_a_gap_where_the_upstream_has_a_limit(trouble: Trouble) -> None:
+    def decode(data: str | bytes) -> list[Any]:
+        if not data:
+            raise Undecodable(trouble)
+        return [json.loads(data)]
+
+    feed = replace(nostr(), decode=decode)
+    for at_most, told in ((3, [(3, 10)]), (None, [])):
+        driver = Driver(replace(feed, resume=replace(feed.resume, at_most=at_most)), Position(5, "relay.test"))
+        for _ in range(2):
+            driver.stream()
+            driver.message(event(10, "a"))
+            driver.on(Message("", WALL_MS))
+            driver.message(["EOSE", "sub"])
+            assert edges(driver) == told
+            driver.commands.clear()
+            driver.again()
+        driver.stream()
+        driver.message(["EOSE", "sub"])
+        assert driver.gaps == []
+
+
+def test_a_text_that_is_no_json_counts_as_one_of_a_replay() -> None:
+    feed = replace(nostr(), resume=replace(nostr().resume, at_most=2))
+    for count, told in ((1, []), (2, [(3, None)])):
+        driver = Driver(feed, Position(5, "relay.test"))
+        driver.stream()
+        for _ in range(count):
+            driver.on(Message("no JSON", WALL_MS))
+        driver.message(["EOSE", "sub"])
+        assert edges(driver) == told
+
+
+def test_what_was_not_taken_apart_may_have_said_that_something_is_missing_so_it_leaves_a_gap() -> None:
+    says_so = replace(ticker(), rules=(Rule(message=path("jumped"), action="gap", name="jumped"),))
+    has_floor = replace(jetstream(), resume=replace(jetstream().resume, floor=path("oldest")))
+    bounds = Bounds(per_value_us=LONGEST_US / 10)
+    for feed, told in ((says_so, 1), (has_floor, 1), (jetstream(), 0)):
+        driver = Driver(replace(feed, bounds=bounds), Position(5, "jetstream.test"))
+        driver.stream()
+        before = len(driver.gaps)
+        driver.message({"x": [0] * 20})
+        assert driver.counted("too_many") == 1
+        assert len(driver.gaps) - before == told
 
 
 def test_a_feed_that_replays_everything_at_each_dial_leaves_no_gap() -> None:

@@ -1,9 +1,11 @@
 """Many records in a message, numbers that prove continuity, windows, cursors of other instances, and floors."""
 
 import json
+import weakref
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from streamlease.feed.decoding import MOST_ENTRIES, Undecodable
 from streamlease.feed.events import Closed, Deliver, Dial, Finished, Message, Record
 from streamlease.feed.feed import Feed, RecordShape, Resume, Rule
 from streamlease.feed.recent import Window
-from streamlease.feed.shape import Dedupe, Series
+from streamlease.feed.shape import Dedupe, Part, Series
 from streamlease.model import Position
 from tests.core.feed.driver import WALL_MS, Driver, jetstream, path, ticker
 
@@ -91,6 +93,56 @@ def test_a_message_without_the_list_or_with_too_many_entries_is_delivered_whole(
     assert (driver.counted("no_entries"), driver.counted("too_many")) == (1, 1)
 
 
+def test_of_a_message_with_too_many_entries_a_path_into_an_entry_is_not_read() -> None:
+    """What it would find in the message is something else: a cursor of another kind, or a part of what is there."""
+    driver = Driver(own_numbers(bounds=Bounds(per_record_us=LONGEST_US / 2)))
+    driver.stream()
+    driver.message({"data": [{"n": 1}]})
+    driver.message({"n": 999, "data": [{"n": 2}, {"n": 3}, {"n": 4}]})
+    assert [record.sequence for record in driver.records] == [1, None]
+    driver.acknowledge_all()
+    assert driver.sequence() == 1
+    for payload, of_message in ((path("p"), frozenset[Part]()), (path("p"), frozenset[Part]({"payload"}))):
+        shape = RecordShape(each=path("data"), payload=payload, of_message=of_message)
+        driver = Driver(replace(ticker(), record=shape, bounds=Bounds(per_record_us=LONGEST_US / 2)))
+        driver.stream()
+        message = {"p": "a part", "data": [{"p": 2}, {"p": 3}, {"p": 4}]}
+        driver.message(message)
+        assert [record.payload for record in driver.records] == [message]
+
+
+def test_two_messages_with_too_many_entries_are_no_duplicates_of_each_other() -> None:
+    def key(value: Any) -> Any:
+        return [path("s")(value), path("id")(value)]
+
+    for dedupe, record_id in ((Dedupe(key), None), (Dedupe(), path("id")), (Dedupe(path("id")), None)):
+        shape = RecordShape(each=path("data"), record_id=record_id, dedupe=dedupe)
+        driver = Driver(replace(ticker(), record=shape, bounds=Bounds(per_record_us=LONGEST_US / 2)))
+        driver.stream()
+        for number in range(2):
+            driver.message({"id": "same", "s": "A", "data": [{"s": "A", "id": number}] * 3})
+        assert (len(driver.records), driver.counted("duplicate")) == (2, 0)
+
+
+def test_a_record_that_lacks_a_part_of_its_key_is_no_duplicate() -> None:
+    shape = RecordShape(dedupe=Dedupe(lambda value: [path("s")(value), path("id")(value)]))
+    driver = Driver(replace(ticker(), record=shape))
+    driver.stream()
+    for entry in ({"s": "A", "is": "up"}, {"s": "A", "is": "down"}, {"s": "A", "id": 1}, {"s": "A", "id": 1}):
+        driver.message(entry)
+    assert (len(driver.records), driver.counted("duplicate")) == (3, 1)
+
+
+def test_a_list_without_entries_is_no_record_however_many_there_were_before_it() -> None:
+    frame: list[Any] = [{"data": [1, 2, 3]}, {"data": [4, 5, 6]}, {"data": []}]
+    shape = RecordShape(each=path("data"))
+    bounds = Bounds(per_record_us=LONGEST_US / 3)
+    driver = Driver(replace(ticker(), decode=lambda _: frame, record=shape, bounds=bounds))
+    driver.stream()
+    driver.on(Message("", WALL_MS))
+    assert [record.payload for record in driver.records] == [1, 2, 3, {"data": [4, 5, 6]}]
+
+
 def test_records_that_would_repeat_a_long_message_time_and_again_are_delivered_as_one() -> None:
     shape = RecordShape(each=path("data"), payload=path("head"), of_message=frozenset({"payload"}))
     driver = Driver(replace(ticker(), record=shape))
@@ -161,6 +213,22 @@ def test_w37_what_is_read_of_the_message_is_read_once_for_all_its_records_and_no
     driver.message({"k": [3], "data": [{"n": 1}]})
     assert [record.record_id for record in driver.records] == ["1/2", "3"]
     assert len(seen) == 6
+
+
+def test_w37_what_was_read_of_a_message_for_its_number_alone_is_not_kept() -> None:
+    class Long(list[Any]):
+        """That can be referred to weakly."""
+
+    message = Long([7])
+    kept = weakref.ref(message)
+    frames = [message]
+    series = Series(number=path(0), of_messages=True)
+    shape = RecordShape(each=path("data"), when=path("no"), series=series, of_message=frozenset({"number"}))
+    driver = Driver(replace(ticker(), decode=lambda _: [frames.pop()], record=shape))
+    driver.stream()
+    driver.on(Message("", WALL_MS))
+    del message
+    assert kept() is None
 
 
 def test_w37_a_number_of_thousands_of_digits_is_neither_a_cursor_nor_an_id() -> None:
@@ -309,6 +377,28 @@ def test_the_keys_of_a_series_are_bounded_and_the_one_unseen_for_the_longest_is_
         {"s": "C", "n": 3},
     )
     assert told == [(1, 3)]
+
+
+@pytest.mark.parametrize("of_frames", [True, False])
+def test_what_was_not_taken_apart_may_have_begun_a_series_anew_so_it_leaves_a_gap(*, of_frames: bool) -> None:
+    """Or the lower numbers after it would prove nothing until they have passed those before."""
+    how = Series(number=path("n"), restart=lambda entry: path("n")(entry) == 1)
+    bounds = Bounds(per_value_us=LONGEST_US / 10) if of_frames else Bounds(per_record_us=LONGEST_US / 2)
+    driver = Driver(replace(ticker(), record=RecordShape(each=path("data"), series=how), bounds=bounds))
+    driver.stream()
+    driver.message({"data": [{"n": 500}]})
+    driver.message({"data": [{"n": 1}, {"n": 2}, {"n": 3}]})
+    assert driver.counted("too_many") == 1
+    assert [type(delivery).__name__ for delivery in driver.deliveries] == ["Record", "Gap", "Record"]
+    assert series(driver, {"data": [{"n": 4}]}, {"data": [{"n": 9}]})[1:] == [(4, 9)]
+
+
+def test_numbers_that_only_rise_tell_themselves_what_is_missing_after_what_was_not_taken_apart() -> None:
+    driver = Driver(replace(numbered(), bounds=Bounds(per_value_us=LONGEST_US / 10)))
+    driver.stream()
+    assert series(driver, {"n": 1}, {"n": 2, "x": [0] * 9}) == []
+    assert driver.counted("too_many") == 1
+    assert series(driver, {"n": 3}) == [(1, 3)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 4)), max_size=40))

@@ -153,7 +153,7 @@ class Adapted:
             message = reaction.message
             if isinstance(message, bytes):
                 return Send(message, socket=socket, most_bytes=self._most_send_bytes)
-            text = message if isinstance(message, str) else _text(message)
+            text = message if isinstance(message, str) else json_text(message)
             write, secrets = (lambda _, __: text), {}
         made = Made(self._timed(write), secrets)
         most_bytes = self._most_send_bytes
@@ -176,13 +176,13 @@ class Adapted:
         return timed
 
 
-def _text(message: object) -> str:
+def json_text(message: object) -> str:
     return _encode(message).decode()
 
 
 def _is_json(value: object) -> bool:
     try:
-        _text(value)
+        json_text(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return isinstance(value, dict | list | str | int | float | None)

@@ -30,6 +30,7 @@ class Continuity:
         self._last: Sequence | None = None if position is None else position.sequence
         self._reached: int | None = None
         self._replayed = 0
+        self._unseen = False
         self._oldest: Sequence | None = None
         self._follows = False
         if position is not None and position.instance not in (None, instance):
@@ -75,6 +76,7 @@ class Continuity:
         """A dial that asks to go on from `cursor`. `begun`: there was a stream before, this owner's or another's.
         `foreign`: the cursor is another upstream's, because nothing of this one's was settled yet."""
         self._replayed = 0
+        self._unseen = False
         self._oldest = None
         self._follows = begun
         if begun and cursor is None and not self._resumes_whole:
@@ -108,11 +110,16 @@ class Continuity:
             oldest = self._oldest
             self._oldest = sequence if oldest is None or isinstance(oldest, str) else min(oldest, sequence)
 
+    def unseen(self) -> None:
+        """Any number of records of the replay came without a look at them."""
+        self._unseen = True
+
     def replay_ended(self, cursor: Sequence | None) -> Hole | None:
         """The gap that a replay cut short by the upstream's own limit leaves."""
-        if self._at_most is None or self._replayed < self._at_most or not self._follows:
+        if self._at_most is None or not self._follows or not (self._unseen or self._replayed >= self._at_most):
             return None
-        return Hole(cursor, self._oldest, f"the upstream replays at most {self._at_most} records, and sent as many")
+        sent = "sent as many" if self._replayed >= self._at_most else "what it sent was not all taken apart"
+        return Hole(cursor, self._oldest, f"the upstream replays at most {self._at_most} records, and {sent}")
 
     def _owe(self, reason: str) -> None:
         if self._owed is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from streamlease.feed.adapted import Adapted, AdapterFault, Clock, Watch
+from streamlease.feed.adapted import Adapted, AdapterFault, Clock, Watch, json_text
 from streamlease.feed.adapter import Context, End, Hear, Keep, Raw, Reaction, Say, Seal, Wake
 from streamlease.feed.decoding import Trouble, Undecodable
 from streamlease.feed.events import Command, Message
@@ -116,7 +116,9 @@ class Hearing:
             self._intake.frame(len(heard))
             if message is not None and self._bounds.exceeded(heard):
                 reactions = [reaction for reaction in reactions if not isinstance(reaction, Hear)]
-                self._unread(session, message, "too_many", now_s, draw, commands)
+                # Not the frame: parts of what the adapter made may have come before it.
+                made = json_text(heard[0] if len(heard) == 1 else heard)
+                self._unread(session, replace(message, data=made), "too_many", now_s, draw, commands)
             for reaction in reactions:
                 if session.is_open:
                     self._react(session, session.adapted, reaction, message, now_s, draw, commands)

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from streamlease.feed import template
 from streamlease.feed.acks import AckBook, Due
 from streamlease.feed.continuity import Continuity, Hole
-from streamlease.feed.decoding import Trouble
+from streamlease.feed.decoding import Trouble, one_json
 from streamlease.feed.events import Advance, Command, Count, Deliver, Gap, Message, Record
 from streamlease.feed.feed import Feed
 from streamlease.feed.ledger import Ledger
@@ -17,6 +17,7 @@ from streamlease.model import Position, Seek, Sequence
 from streamlease.write import Value
 
 LONGEST_REASON = 300
+_UNSEEN = "a message that was not taken apart may have said that something is missing"
 MOST_REPEATED = 2 << 20
 """Characters: of a part of the whole message (a path that begins with $), which each of its records holds once more."""
 
@@ -50,6 +51,9 @@ class Intake:
         self._acks_left_out = 0
         self._floor = feed.resume.floor
         self._floor_unknown = False
+        self._is_one = feed.adapter is not None or feed.decode is one_json
+        """Whether what cannot be decoded is one message, and not many of which one is broken."""
+        self._rules_tell_gaps = any(rule.action == "gap" for rule in feed.rules)
         self._bounds = feed.bounds
         self._records_left = feed.bounds.most_records
         self._replaying = False
@@ -156,8 +160,15 @@ class Intake:
         """A message that cannot be decoded: a record all the same, for what cannot be read cannot be judged."""
         commands.append(Count(trouble))
         self.begin(commands)
+        deliveries: list[Record | Gap] = []
+        if not (self._is_one and trouble in ("not_json", "undecodable")):
+            might_tell, self._floor_unknown = self._rules_tell_gaps or self._floor_unknown, False
+            self._unseen(deliveries, commands, might_tell=might_tell)
+        elif self._replaying:
+            self._continuity.replayed(None)
         number = self._ledger.deliver()
-        commands.append(Deliver((Record(number, None, None, None, message.received_at_ms, message.data),)))
+        deliveries.append(Record(number, None, None, None, message.received_at_ms, message.data))
+        commands.append(Deliver(tuple(deliveries)))
 
     def message(self, value: Value, message: Message, commands: list[Command]) -> Position | None:
         """One of the messages that a frame holds. The position, if it let it move (the end of a replay may)."""
@@ -192,6 +203,7 @@ class Intake:
             return
         deliveries: list[Record | Gap] = []
         self._follow(self._series, value, value, deliveries, commands)
+        self._forget_what_was_read()
         if deliveries:
             commands.append(Deliver(tuple(deliveries)))
 
@@ -254,22 +266,43 @@ class Intake:
     def _entries(
         self, message: Value, received_at_ms: int, deliveries: list[Record | Gap], commands: list[Command]
     ) -> None:
-        """Each entry of the message's list. A message without one is a record itself; so is one with too many."""
+        """Each entry of the message's list. A message without one is a record itself; one with too many is delivered
+        whole."""
         entries = None if self._shape.each is None else self._shape.each(message)
         if not isinstance(entries, list):
             commands.append(Count("no_entries"))
             entries = [message]
         elif len(entries) > self._records_left or self._repeated(message) * len(entries) > MOST_REPEATED:
             commands.append(Count("too_many"))
-            entries = [message]
-        self._records_left -= len(entries)
+            self._records_left = max(self._records_left - 1, 0)
+            self._begin(deliveries, commands)
+            self._unseen(deliveries, commands)
+            self._record(message, None, 0, received_at_ms, deliveries, commands, whole=True)
+            self._forget_what_was_read()
+            return
+        self._records_left = max(self._records_left - len(entries), 0)
         first = self._ledger.delivered + 1
         for index, entry in enumerate(entries):
             self._record(message, entry, index, received_at_ms, deliveries, commands)
-        for read in self._read_once:
-            read.forget()
+        self._forget_what_was_read()
         if len(deliveries) > 1:
             self._ledger.together(first)
+
+    def _forget_what_was_read(self) -> None:
+        for read in self._read_once:
+            read.forget()
+
+    def _unseen(self, deliveries: list[Record | Gap], commands: list[Command], *, might_tell: bool = False) -> None:
+        """What comes is delivered without a look at the records in it. One of them may have begun a series anew, and
+        numbers that are lower from then on would prove nothing; or, if it `might_tell`, something else that leaves a
+        gap. Where numbers only rise, the next one tells."""
+        if self._replaying:
+            self._continuity.unseen()
+        if self._series is not None and self._series.restarts:
+            self._series.forget()
+            might_tell = True
+        if might_tell:
+            self._hole(self._continuity.cut_short(None, _UNSEEN), deliveries, commands)
 
     def _repeated(self, message: Value) -> int:
         """How many characters of the message each of its records holds, roughly."""
@@ -288,7 +321,11 @@ class Intake:
         received_at_ms: int,
         deliveries: list[Record | Gap],
         commands: list[Command],
+        *,
+        whole: bool = False,
     ) -> None:
+        """`whole`: the message itself, of whose entries none is looked at; what is read from the message is known of
+        it. A path into an entry would find something else in the message."""
         shape, reader, ledger, recent, window = self._shape, self._reader, self._ledger, self._recent, self._window
         sequence = reader.sequence(message, entry)
         record_id = reader.record_id(message, entry, sequence, index)
@@ -306,7 +343,7 @@ class Intake:
                 return
         if ledger.position is None or self._continuity.owes:
             self._begin(deliveries, commands)
-        if self._series is not None and not self.numbers_messages:
+        if self._series is not None and not self.numbers_messages and not (whole and self._series.reads_entries):
             self._follow(self._series, message, entry, deliveries, commands)
         settles_at: Sequence | None = None
         if sequence is not None:
@@ -320,8 +357,8 @@ class Intake:
                     commands.append(Count("future_sequence"))
         elif shape.sequence is not None:
             commands.append(Count("unreadable_sequence"))
-        payload = entry
-        if shape.payload is not None:
+        payload = message if whole else entry
+        if shape.payload is not None and not whole:
             payload = reader.payload(message, entry)
             if payload is None:
                 payload = entry

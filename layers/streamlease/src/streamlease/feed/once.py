@@ -11,7 +11,7 @@ from streamlease.write import Value
 _NONE: Final = object()
 _MADE: Final[Mapping[Part, Callable[[Value], Value]]] = {
     "record_id": reader.id_text,
-    "dedupe": reader.key_text,
+    "dedupe": reader.dedupe_text,
     "key": reader.key_text,
 }
 """What is made of a part, where that looks at all of it; made of the result once more, it stays the same."""

@@ -89,7 +89,7 @@ class Reader:
         dedupe = self._shape.dedupe
         if dedupe is None or dedupe.key is None:
             return key_text(record_id)
-        return key_text(dedupe.key(message if "dedupe" in self._of_message else entry))
+        return dedupe_text(dedupe.key(message if "dedupe" in self._of_message else entry))
 
     def payload(self, message: Value, entry: Value) -> Value:
         """None where its path leads nowhere."""
@@ -164,6 +164,11 @@ def key_text(value: Value) -> str | None:
     if len(text) <= LONGEST_KEY:
         return text
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=20).hexdigest()
+
+
+def dedupe_text(value: Value) -> str | None:
+    """As `key_text`; of several parts none may be missing, or records that have none of them were all the same."""
+    return None if isinstance(value, list) and None in value else key_text(value)
 
 
 def _milliseconds(value: float | None, unit: Literal["s", "ms", "us", "ns"]) -> int | None:

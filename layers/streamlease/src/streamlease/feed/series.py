@@ -26,6 +26,21 @@ class SeriesTracker:
         self.unreadable = 0
         """Entries without a number, so far."""
 
+    @property
+    def restarts(self) -> bool:
+        """Whether an entry may say that its series begins anew."""
+        return self._series is not None and self._series.restart is not None
+
+    @property
+    def reads_entries(self) -> bool:
+        """Whether the message alone does not say which number of which series it has."""
+        keyed = self._series is not None and self._series.key is not None
+        return "number" not in self._of_message or (keyed and "key" not in self._of_message)
+
+    def forget(self) -> None:
+        """All series begin anew."""
+        self._reached.clear()
+
     def dialling(self, *, gap_is_told: bool) -> None:
         """A new socket. Where a gap is told anyway, or numbers begin anew, there is nothing to compare with."""
         if gap_is_told or (self._series is not None and self._series.per_socket):
