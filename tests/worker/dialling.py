@@ -58,6 +58,7 @@ class Fleet:
         self.secrets_ms: Callable[[], int] = lambda: self.draws.choice((0, 0, 0, 100, 5_000))
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
+        self._wanted: dict[int, tuple[Budget, ...]] = {}
 
     def worker(self, *, ahead_ms: int = 0) -> Worker:
         made = Worker(f"worker-{len(self.workers)}", DialGate(f"worker-{len(self.workers)}"), ahead_ms)
@@ -75,11 +76,17 @@ class Fleet:
             action()
         self.now_ms = until_ms
 
-    def want(self, worker: Worker, host: str = "upstream.example") -> None:
+    def want(self, worker: Worker, *budgets: Budget) -> None:
+        """`budgets`: all of the fleet's, where none is named."""
+        since = self.clock(worker)
+        self._want(worker, budgets or self.budgets, since)
+
+    def _want(self, worker: Worker, budgets: tuple[Budget, ...], since: Instant) -> None:
         self._count += 1
         number = self._count
-        since = worker.tickets[number] = self.clock(worker)
-        self.act(worker, worker.gate.want(number, host, self.budgets, since, since))
+        worker.tickets[number] = since
+        self._wanted[number] = budgets
+        self.act(worker, worker.gate.want(number, "upstream.example", budgets, since, self.clock(worker)))
 
     def crash(self, worker: Worker) -> int:
         """Returns how many of its connections wait for another owner."""
@@ -121,10 +128,7 @@ class Fleet:
         if self.now_ms / 1_000 >= until_s:
             since = worker.tickets.pop(ticket)
             self.act(worker, worker.gate.gone(ticket, self.clock(worker)))
-            self._count += 1
-            worker.tickets[self._count] = since
-            wanted = worker.gate.want(self._count, "upstream.example", self.budgets, since, self.clock(worker))
-            self.act(worker, wanted)
+            self._want(worker, self._wanted[ticket], since)
             return
         self.dialled.append((self.now_ms, worker.tickets.pop(ticket).wall_ms - START_MS, worker.name))
         self.at(self.now_ms + self.dial_ms(), lambda: self._dialled(worker, ticket))

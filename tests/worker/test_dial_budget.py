@@ -113,6 +113,24 @@ def test_each_of_two_budgets_is_kept_where_a_dial_counts_by_both() -> None:
     assert most_in_a_window(times_ms, 60 * S) <= 50
 
 
+def test_dials_that_wait_for_another_budget_keep_nobody_from_the_one_they_have_in_common() -> None:
+    """The credential's are older, and each of them would want a token of the host's at once, and for ever."""
+    host = host_budget("upstream.example", "eu", Limit(dials=20, per_ms=60 * S))
+    credential = credential_budget(["env:TOKEN"], Limit(dials=1, per_ms=5 * MINUTES))
+    fleet = Fleet((host, credential))
+    blocked, other = fleet.worker(), fleet.worker()
+    for number in range(50):
+        fleet.at(number, lambda: fleet.want(blocked, host, credential))
+    for number in range(20):
+        fleet.at(5 * S + number, lambda: fleet.want(other, host))
+    fleet.run(20 * MINUTES)
+    times_ms = [at_ms for at_ms, _, name in fleet.dialled if name == "worker-1"]
+    assert len(times_ms) == 20
+    assert max(times_ms) < 2 * MINUTES
+    assert len(fleet.dialled) - 20 == 4, "and the others are held up by nobody either"
+    assert fleet.writes + fleet.reads < 400, "nor is anything taken in vain"
+
+
 def test_while_the_table_cannot_be_reached_what_is_left_of_a_slice_is_spent_and_no_more() -> None:
     fleet = Fleet((host_budget("upstream.example", "eu", Limit(dials=1_000, per_ms=5 * MINUTES)),))
     fleet.secrets_ms, fleet.dial_ms = lambda: 0, lambda: 3_000

@@ -1,6 +1,18 @@
 import pytest
 
-from streamlease.budget import Ask, Budget, Later, Ledger, Limit, Queue, Slice, Spent, Taken, host_budget
+from streamlease.budget import (
+    LONGEST_LOOK_MS,
+    Ask,
+    Budget,
+    Later,
+    Ledger,
+    Limit,
+    Queue,
+    Slice,
+    Spent,
+    Taken,
+    host_budget,
+)
 from streamlease.errors import Unreachable
 from streamlease.timing import SKEW_MS, Instant
 from streamlease_worker.dial_gate import (
@@ -46,7 +58,9 @@ class Bench:
 
     def give(self, dials: int, take: Take | None = None, *, for_s: float = 6.0, step_s: float = 0.0) -> list[Command]:
         take = take or self.takes[-1]
-        outcome = Taken(dials, self.clock.mono_s, step_s, self.clock.mono_s + for_s, Ledger())
+        now = self.clock()
+        until_s, until_ms = now.mono_s + for_s, now.wall_ms + round(for_s * 1_000)
+        outcome = Taken(dials, now.mono_s, step_s, until_s, until_ms, Ledger())
         return self.do(self.gate.answered(take.budget, outcome, self.clock()))
 
     @property
@@ -224,6 +238,30 @@ def test_a_slice_is_reported_once_its_last_dial_has_ended_and_says_when() -> Non
     bench.do(bench.gate.answered(HOST, later, bench.clock()))
     bench.wait(1.1)
     assert bench.takes[-1].ask.spent == spent, "nobody has said that it was heard"
+
+
+def test_a_slice_is_reported_to_its_true_end_although_the_wall_clock_was_set_back_meanwhile() -> None:
+    bench = Bench()
+    first = bench.want(HOST)
+    bench.give(1)
+    bench.clock.advance(2_000)
+    ended_ms = bench.clock.wall_ms
+    bench.clock.wall_ms -= 3_600_000
+    bench.gone(first)
+    bench.clock.advance(1_000)
+    bench.clock.wall_ms += 3_600_000
+    bench.want(HOST)
+    assert bench.takes[-1].ask.spent == (Spent(bench.takes[0].ask.slice_id, 1, ended_ms),)
+
+
+def test_a_clock_that_is_set_back_just_before_an_answer_lets_nobody_wait_for_so_long() -> None:
+    bench = Bench()
+    bench.want(HOST)
+    later = Later(bench.clock.wall_ms + 500, Ledger())
+    bench.clock.wall_ms -= 3_600_000
+    bench.do(bench.gate.answered(HOST, later, bench.clock()))
+    bench.wait(LONGEST_LOOK_MS / 1_000 + 0.5)
+    assert len(bench.takes) == 2
 
 
 def test_a_slice_is_reported_also_by_who_had_nothing_to_dial_meanwhile() -> None:

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streamlease.budget import Ask, Budget, Later, Ledger, Taken
+from streamlease.budget import LONGEST_LOOK_MS, Ask, Budget, Later, Ledger, Taken
 from streamlease.errors import Fault
 from streamlease.timing import SKEW_MS, Instant
-from streamlease_worker.dial_pool import Pool, Slice, Ticket
+from streamlease_worker.dial_pool import Pool, Slice, Ticket, wanting
 from streamlease_worker.jitter import backoff_s, draw
 
 MOST_UNDER_WAY = 256
@@ -77,6 +77,8 @@ class DialGate:
         self._to_host: Counter[str] = Counter()
         self._paces: dict[str, float] = {}
         self._pools: dict[Budget, Pool] = {}
+        self._of_several = 0
+        """Of those that wait, so many need tokens of several budgets."""
         self._asks = 0
         self._live = 1
         self._due_s: float | None = None
@@ -97,10 +99,12 @@ class DialGate:
 
     def want(self, number: int, host: str, wanted: Iterable[Budget], since: Instant, now: Instant) -> list[Command]:
         """`since`: since when it waits. Numbers are never used twice."""
-        pools = tuple(self._pools.setdefault(budget, Pool(budget)) for budget in dict.fromkeys(wanted))
+        scarcest_first = sorted(dict.fromkeys(wanted), key=lambda budget: budget.limit.rest_ms, reverse=True)
+        pools = tuple(self._pools.setdefault(budget, Pool(budget)) for budget in scarcest_first)
         ticket = self._tickets[number] = Ticket(number, self._worker_id, host, pools, since)
         for queue in (self._waiting, *(pool.waiting for pool in pools)):
             insort(queue, ticket, key=lambda each: each.age)
+        self._of_several += len(pools) > 1
         return self._go_on(now)
 
     def gone(self, number: int, now: Instant) -> list[Command]:
@@ -114,7 +118,7 @@ class DialGate:
             self._to_host[ticket.host] -= 1
             for each in ticket.spending:
                 each.under_way -= 1
-                each.last_ms = max(each.last_ms, now.wall_ms)
+                each.last_s = now.mono_s
         return self._go_on(now)
 
     def answered(self, budget: Budget, outcome: Taken | Later | Fault, now: Instant) -> list[Command]:
@@ -133,14 +137,12 @@ class DialGate:
         if not any(queue.worker_id == self._worker_id for queue in outcome.ledger.queues):
             pool.place_until_s = float("-inf")
         if isinstance(outcome, Taken):
-            taken, dials = outcome, outcome.dials
-            pool.slices.append(
-                Slice(ask.slice_id, dials, dials, taken.from_s, taken.step_s, taken.until_s, last_ms=now.wall_ms)
-            )
+            pool.slices.append(_slice(ask.slice_id, outcome, now))
             pool.spent = pool.spent[len(ask.spent) :]
             pool.again_s = now.mono_s
         else:
-            wait_s = max(0.0, (outcome.again_ms - now.wall_ms) / 1000)
+            # No answer names a later time: the clock may have been set back since it was reckoned.
+            wait_s = min(max(0.0, (outcome.again_ms - now.wall_ms) / 1000), LONGEST_LOOK_MS / 1000)
             pool.again_s = now.mono_s + wait_s + draw(self._worker_id, budget.key, self._asks) / 2
         return self.tick(now)
 
@@ -194,6 +196,7 @@ class DialGate:
 
     def _waits_no_more(self, ticket: Ticket) -> None:
         self._waiting.remove(ticket)
+        self._of_several -= len(ticket.pools) > 1
         for pool in ticket.pools:
             pool.waiting.remove(ticket)
 
@@ -211,9 +214,11 @@ class DialGate:
 
     def _asking(self, now: Instant) -> list[Command]:
         out: list[Command] = []
+        wanted = wanting(self._waiting, now.mono_s) if self._of_several else None
         for budget, pool in tuple(self._pools.items()):
-            leaves = not pool.waiting and now.mono_s < pool.place_until_s
-            if pool.in_flight or (not pool.waiting and not leaves) or (pool.waiting and pool.enough(now.mono_s)):
+            here = pool.waiting if wanted is None else wanted.get(pool, [])
+            leaves = not here and now.mono_s < pool.place_until_s
+            if pool.in_flight or not (here or leaves) or (here and pool.enough(len(here), now.mono_s)):
                 if not (pool.waiting or pool.slices or pool.in_flight) and now.mono_s > pool.told_until_s:
                     del self._pools[budget]
                 continue
@@ -223,9 +228,9 @@ class DialGate:
             if pool.ask is None or bool(pool.ask.waiting_ms) == leaves:
                 # Others are kept waiting by a place that nobody has. What an ask may have taken counts as spent.
                 self._asks += 1
-                since_ms = sorted(ticket.since.wall_ms for ticket in pool.waiting)[pool.left(now.mono_s) :]
+                since_ms = sorted(ticket.since.wall_ms for ticket in here)[pool.left(now.mono_s) :]
                 pool.ask = Ask(self._worker_id, f"{self._worker_id}#{self._asks}", tuple(since_ms), tuple(pool.spent))
-            if pool.waiting:
+            if here:
                 pool.place_until_s = now.mono_s + (budget.limit.queue_ms + SKEW_MS) / 1000
             pool.in_flight = True
             out.append(Take(budget, pool.ask, pool.ledger if now.mono_s - pool.seen_s < FRESH_S else None))
@@ -265,6 +270,19 @@ class DialGate:
     def _due(self, at_s: float, now: Instant) -> None:
         at_s = max(at_s, now.mono_s + SOONEST_S)
         self._due_s = at_s if self._due_s is None else min(self._due_s, at_s)
+
+
+def _slice(slice_id: str, taken: Taken, now: Instant) -> Slice:
+    return Slice(
+        slice_id,
+        taken.dials,
+        taken.dials,
+        taken.from_s,
+        taken.step_s,
+        taken.until_s,
+        taken.until_ms,
+        last_s=now.mono_s,
+    )
 
 
 def _expect(ticket: Ticket, at_s: float, budget: Budget, now_s: float) -> list[Command]:

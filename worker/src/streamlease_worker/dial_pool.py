@@ -1,5 +1,7 @@
 """What a dial gate holds: this worker's part of each budget, and the dials that wait. Part of the dial gate."""
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streamlease import budget as budgets
@@ -21,8 +23,16 @@ class Slice:
     """From when on the next of what is left may be spent."""
     step_s: float
     until_s: float
+    until_ms: int
+    """The same, as the ledger has it."""
+    last_s: float
+    """When the last of its dials was over, so far."""
     under_way: int = 0
-    last_ms: int = 0
+
+    @property
+    def last_ms(self) -> int:
+        """By the clock that the slice was taken by, which was looked at then: this may have been set since."""
+        return self.until_ms - math.floor((self.until_s - self.last_s) * 1000)
 
     def spend(self, now_s: float) -> None:
         self.left -= 1
@@ -63,10 +73,10 @@ class Pool:
         """When the next of what is left may be spent; None: nothing is left."""
         return min((each.next_s for each in self.slices if each.left and each.until_s > now_s), default=None)
 
-    def enough(self, now_s: float) -> bool:
+    def enough(self, wanted: int, now_s: float) -> bool:
         """Whether what is left will do for now."""
         left = self.left(now_s)
-        if not left or left >= len(self.waiting):
+        if not left or left >= wanted:
             return left > 0
         newest = self.slices[-1]
         return left * EARLY_SHARE > newest.dials or left * newest.step_s > EARLY_S
@@ -100,6 +110,7 @@ class Ticket:
     worker_id: str
     host: str
     pools: tuple[Pool, ...]
+    """The scarcest first."""
     since: Instant
     told_s: float | None = None
     """The moment it was told to expect."""
@@ -109,3 +120,17 @@ class Ticket:
     @property
     def age(self) -> tuple[float, int]:
         return self.since.mono_s, self.number
+
+
+def wanting(waiting: Iterable[Ticket], now_s: float) -> dict[Pool, list[Ticket]]:
+    """Who wants a token of what. `waiting`: the oldest first. A dial that needs several takes the scarcest first: while
+    it waits for that one, it keeps the others' from nobody."""
+    left: dict[Pool, int] = {}
+    found: dict[Pool, list[Ticket]] = {}
+    for ticket in waiting:
+        for pool in ticket.pools:
+            found.setdefault(pool, []).append(ticket)
+            here = left[pool] = left.get(pool, pool.left(now_s)) - 1
+            if here < 0:
+                break
+    return found

@@ -73,6 +73,11 @@ class Limit:
         return max(1, self.dials // SHARE_OF_A_SLICE)
 
     @property
+    def rest_ms(self) -> float:
+        """Between two dials, in the long run."""
+        return self.per_ms / self.dials
+
+    @property
     def spread_ms(self) -> int:
         """Over how long all of the dials go out."""
         return min(self.per_ms, LONGEST_SPREAD_MS)
@@ -148,13 +153,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A slice of `dials`, to be spent before the monotonic `until_s`: the first from `from_s` on, the others each
-    `step_s` after the one before."""
+    """A slice of `dials`, to be spent before the monotonic `until_s`, which is `until_ms` of the ledger: the first from
+    `from_s` on, the others each `step_s` after the one before."""
 
     dials: int
     from_s: float
     step_s: float
     until_s: float
+    until_ms: int
     ledger: Ledger
 
 
@@ -213,7 +219,7 @@ def plan(ledger: Ledger, budget: Budget, ask: Ask, sent: Instant, *, skew_ms: in
         queues = (*others, Queue(ask.worker_id, rest[0], len(rest), now_ms)) if rest else others
         slices = (*slices, Slice(ask.slice_id, dials, until_ms))
         after = Ledger(ledger.revision + 1, slices, queues, paced_ms)
-        taken = Taken(dials, _mono_s(from_ms, sent), step_ms / 1000, _mono_s(until_ms, sent), after)
+        taken = Taken(dials, _mono_s(from_ms, sent), step_ms / 1000, _mono_s(until_ms, sent), until_ms, after)
         return Plan(taken, _put(ledger, after, budget))
     again_ms = begins_ms if dials > 0 else now_ms + RESERVED_MS
     if free <= 0:
@@ -233,8 +239,9 @@ def landed(ledger: Ledger, limit: Limit, ask: Ask, sent: Instant, *, skew_ms: in
     passed, more or less: it is spent from now on."""
     for each in ledger.slices:
         if each.slice_id == ask.slice_id:
-            step_ms = limit.step_ms(_wanted(ledger, limit, sent.wall_ms, skew_ms))
-            return Taken(each.dials, sent.mono_s, step_ms / 1000, _mono_s(each.until_ms, sent), ledger)
+            step_s = limit.step_ms(_wanted(ledger, limit, sent.wall_ms, skew_ms)) / 1000
+            until_s = _mono_s(each.until_ms, sent)
+            return Taken(each.dials, sent.mono_s, step_s, until_s, each.until_ms, ledger)
     return None
 
 
