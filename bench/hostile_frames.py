@@ -72,10 +72,15 @@ def records(entry: str, around: str) -> Made:
 
 
 def values(entry: str, each: int, around: str = "[%s]") -> Made:
-    """A message with as many of these as are looked at. `each`: so many values and names in one of these."""
-    return lambda feed: (
-        around % ",".join([entry] * ((min(feed.bounds.most_values or MOST_VALUES, MOST_VALUES) - 8) // each))
-    )
+    """A list with as many of these as are looked at. `each`: so many values and names in one of these."""
+
+    def made(feed: Feed) -> str:
+        bounds = feed.bounds
+        one_us = bounds.per_value_us * each + bounds.per_entry_us
+        number = int((LONGEST_US - bounds.per_message_us) / one_us) if one_us else MOST_VALUES
+        return around % ",".join([entry] * (min(number, MOST_VALUES // each) - 8))
+
+    return made
 
 
 def _numbered(entry: str, number: int) -> Iterator[str]:

@@ -192,6 +192,16 @@ def test_w37_a_message_with_more_values_than_are_looked_through_is_delivered_as_
     assert (driver.records[1].payload, driver.counted("too_many")) == (json.dumps([0] * 100), 1)
 
 
+def test_w37_a_message_with_more_entries_of_lists_than_are_looked_through_is_delivered_as_it_came() -> None:
+    driver = Driver(replace(jetstream(), record=RecordShape(), bounds=Bounds(per_entry_us=LONGEST_US / 100)))
+    driver.stream()
+    fits, exceeds = [{"a": 0, "b": 0}] * 50 + [[0] * 49], [{"a": 0, "b": 0}] * 50 + [[0] * 50]
+    driver.message({"d": fits})
+    assert (driver.records[0].payload, driver.counted("too_many")) == ({"d": fits}, 0)
+    driver.message({"d": exceeds})
+    assert (driver.records[1].payload, driver.counted("too_many")) == (json.dumps({"d": exceeds}), 1)
+
+
 def test_w37_what_is_read_of_the_message_is_read_once_for_all_its_records_and_not_kept() -> None:
     seen: list[Any] = []
 

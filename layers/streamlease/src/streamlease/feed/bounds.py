@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from streamlease.feed.decoding import MOST_ENTRIES, beyond
+from streamlease.feed.decoding import MOST_ENTRIES
 from streamlease.write import Value
 
 LONGEST_US: Final = 80_000
@@ -23,7 +23,9 @@ class Bounds:
     per_message_us: float = 0.0
     """Of looking at a message, whatever it holds: rules, conditions, paths."""
     per_value_us: float = 0.0
-    """Of what looks at all values and names in a message: filters, projections, functions. 0 for most feeds."""
+    """Of what looks at all values and names in a message: some functions and comparisons. 0 for most feeds."""
+    per_entry_us: float = 0.0
+    """Of what looks at all entries of lists in a message: filters, projections. 0 for most feeds."""
     per_record_us: float = 0.0
     """Of an entry of `record.each`; 0 where the message is the record."""
 
@@ -42,14 +44,39 @@ class Bounds:
         """In one frame of one message; None: no fewer than can be decoded."""
         return int((LONGEST_US - self.per_message_us) / self.per_value_us) if self.per_value_us else None
 
+    @property
+    def most_entries(self) -> int | None:
+        """Of lists, in one frame of one message; None: no fewer than can be decoded."""
+        return int((LONGEST_US - self.per_message_us) / self.per_entry_us) if self.per_entry_us else None
+
+    @property
+    def looks_through(self) -> bool:
+        """Whether a look at a message takes the longer, the more it holds."""
+        return self.per_value_us > 0 or self.per_entry_us > 0
+
     def exceeded(self, messages: Sequence[Value]) -> bool:
         """Whether to look at these messages of one frame would take too long."""
         us = len(messages) * self.per_message_us
         if us > LONGEST_US or len(messages) > MOST_ENTRIES:
             return True
-        if not self.per_value_us:
-            return False
-        return beyond(list(messages), int((LONGEST_US - us) / self.per_value_us) + 1) == "too_many"
+        return self.looks_through and self._through(messages) > LONGEST_US - us
+
+    def _through(self, messages: Sequence[Value]) -> float:
+        """What it takes to look through them, or more than is allowed: then not all of them was counted."""
+        level = list(messages)
+        us = len(level) * self.per_value_us
+        an_entry, a_pair = self.per_value_us + self.per_entry_us, 2 * self.per_value_us
+        while level and us <= LONGEST_US:
+            below: list[Value] = []
+            for value in level:
+                if type(value) is list:
+                    us += len(value) * an_entry
+                    below += value
+                elif type(value) is dict:
+                    us += len(value) * a_pair
+                    below += value.values()
+            level = below
+        return us
 
     def records_left(self, messages: int) -> int:
         """How many records so many messages of one frame may give, together."""

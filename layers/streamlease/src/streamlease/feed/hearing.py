@@ -48,7 +48,7 @@ class Hearing:
         self._intake = intake
         self._follows = follows
         self._bounds = feed.bounds
-        self._looks_at_values = feed.bounds.per_value_us > 0
+        self._looks_at_values = feed.bounds.looks_through
         self._gives_many = feed.record.each is not None
         """Whether a message may be several records."""
         self._watch = None if feed.adapter is None else Watch(feed.adapter, clock)

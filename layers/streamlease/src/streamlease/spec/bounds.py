@@ -4,6 +4,7 @@ The figures are what `python -m bench.hostile_frames` shows on one core of two s
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -38,15 +39,19 @@ def bounds(spec: ConnectionSpec) -> Bounds:
     message = sum(of_message, message)
     if spec.record.each is None:
         message += of_record
-        return _one_of(message.per_message_us, message.per_value_us, 0.0)
-    per_value_us = message.per_value_us + of_record.per_value_us
-    return _one_of(message.per_message_us, per_value_us, of_record.per_message_us)
+        return _one_of(message, 0.0)
+    return _one_of(message + replace(of_record, per_message_us=0.0), of_record.per_message_us)
 
 
 @lru_cache(1_024)
-def _one_of(per_message_us: float, per_value_us: float, per_record_us: float) -> Bounds:
+def _one_of(message: Effort, per_record_us: float) -> Bounds:
     """The same object for all that are alike: a worker holds thousands of feeds."""
-    return Bounds(round(per_message_us, 1), round(per_value_us, 2), round(per_record_us, 1))
+    return Bounds(
+        round(message.per_message_us, 1),
+        round(message.per_value_us, 2),
+        round(message.per_entry_us, 2),
+        round(per_record_us, 1),
+    )
 
 
 def _control(spec: ConnectionSpec) -> Iterator[Effort]:
@@ -136,4 +141,5 @@ def _most(efforts: list[Effort]) -> Effort:
     return Effort(
         max((each.per_message_us for each in efforts), default=0.0),
         max((each.per_value_us for each in efforts), default=0.0),
+        max((each.per_entry_us for each in efforts), default=0.0),
     )

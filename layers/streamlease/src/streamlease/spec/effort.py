@@ -1,13 +1,17 @@
 """What an expression takes at most, and how large its result may be, reckoned from its parts before any message comes.
 
-An upper bound in microseconds (see `feed.bounds`), as a sum of a fixed part and a part for each value of the message.
-It is linear because the elements of a list are no more than the list: a projection looks at each of them once. What
-makes a message larger, a list that holds it several times and is flattened, say, could grow without end; how large a
-result may be is therefore bounded itself.
+An upper bound in microseconds (see `feed.bounds`), as a sum of a fixed part, a part for each value of the message, and
+a part for each entry of a list in it. It is linear because the elements of a list are no more than the list: a
+projection looks at each of them once. What makes a message larger, a list that holds it several times and is flattened,
+say, could grow without end; how large a result may be is therefore bounded itself.
+
+Filters and projections look at the entries of lists, of which most messages have far fewer than values: a record of ten
+fields is one. Only where a list was made of something else (a map's values, say) may it have as many as there are
+values.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -32,51 +36,75 @@ type Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Microseconds, for a message and for each value in it."""
+    """Microseconds, for a message, for each value in it, and for each that is the entry of a list besides."""
 
     per_message_us: float = 0.0
     per_value_us: float = 0.0
+    per_entry_us: float = 0.0
 
     def __add__(self, other: "Effort") -> "Effort":
-        return Effort(self.per_message_us + other.per_message_us, self.per_value_us + other.per_value_us)
+        return Effort(
+            self.per_message_us + other.per_message_us,
+            self.per_value_us + other.per_value_us,
+            self.per_entry_us + other.per_entry_us,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Of an expression on n values: it takes `fixed + each * n` µs, and gives at most `made + times * n` values."""
+    """Of an expression on n values, e of them entries of lists: it takes `fixed + each * n + entry * e` µs, and gives
+    at most `made + times * n` values."""
 
     fixed: float
     each: float = 0.0
     times: float = 1.0
     made: float = 0.0
+    entry: float = 0.0
+    found: bool = True
+    """Whether all that it gives was found in the message, so that its lists have no more entries than those there."""
 
     def then(self, after: "Reach") -> "Reach":
         """Of both, the second on what the first gives."""
-        return Reach(
-            self.fixed + after.fixed + after.each * self.made,
-            self.each + after.each * self.times,
-            self.times * after.times,
-            self.made * after.times + after.made,
+        return self._taking(after.fixed, after.each, after.entry).giving(
+            Reach(0.0, 0.0, self.times * after.times, self.made * after.times + after.made, found=after.found)
         )
 
     def for_each(self, after: "Reach") -> "Reach":
         """Of both, the second on each element of what the first gives: none is counted twice."""
-        a_value = after.fixed + after.each
         grows = after.times + after.made
-        return Reach(
-            self.fixed + a_value * self.made,
-            self.each + a_value * self.times,
-            self.times * grows,
-            self.made * grows,
+        return self._taking(0.0, after.each, after.fixed + after.entry).giving(
+            Reach(0.0, 0.0, self.times * grows, self.made * grows, found=after.found)
         )
 
     def passed(self) -> "Reach":
         """And then passed over whole."""
-        return Reach(self.fixed + _PASSED_US * self.made, self.each + _PASSED_US * self.times, self.times, self.made)
+        return self._taking(0.0, _PASSED_US, 0.0)
+
+    def listed(self) -> "Reach":
+        """And then made a list anew, of the same entries."""
+        return self._taking(0.0, 0.0, _PASSED_US)
+
+    def giving(self, given: "Reach") -> "Reach":
+        """What it takes, and what another gives, of what was found where both were."""
+        found = self.found and given.found
+        return Reach(self.fixed, self.each, given.times, given.made, self.entry, found)
+
+    def _taking(self, fixed: float, each: float, entry: float) -> "Reach":
+        """And so much more, for each value and each entry of what it gives."""
+        made = (each + entry) * self.made
+        of_values = each if self.found else each + entry
+        return Reach(
+            self.fixed + fixed + made,
+            self.each + of_values * self.times,
+            self.times,
+            self.made,
+            self.entry + (entry if self.found else 0.0),
+            self.found,
+        )
 
     @property
     def effort(self) -> Effort:
-        return Effort(_SEARCH_US + self.fixed, self.each)
+        return Effort(_SEARCH_US + self.fixed, self.each, self.entry)
 
 
 def reach(node: Node) -> Reach:
@@ -84,21 +112,23 @@ def reach(node: Node) -> Reach:
     children = node["children"]
     match node["type"]:
         case "literal":
-            return Reach(_NODE_US, times=0.0, made=_values(node["value"]))
+            return Reach(_NODE_US, times=0.0, made=_values(node["value"]), found=False)
         case "subexpression" | "index_expression" | "pipe":
             found = Reach(_NODE_US)
             for child in children:
                 found = found.then(reach(child))
             return found
         case "flatten":
-            return Reach(_NODE_US).then(reach(children[0])).passed()
+            return Reach(_NODE_US).then(reach(children[0])).listed()
         case "slice":
-            return Reach(_NODE_US).passed()
-        case "projection" | "value_projection":
+            return Reach(_NODE_US).listed()
+        case "projection":
             return Reach(_NODE_US).then(reach(children[0])).for_each(reach(children[1]))
+        case "value_projection":  # of a map's values, which are no entries of a list
+            return _made(Reach(_NODE_US).then(reach(children[0]))).for_each(reach(children[1]))
         case "filter_projection":
             base, given = Reach(_NODE_US).then(reach(children[0])), reach(children[1])
-            return _sized(base.for_each(_together([reach(children[2]), given])), base.for_each(given))
+            return base.for_each(_together([reach(children[2]), given])).giving(base.for_each(given))
         case "multi_select_list" | "multi_select_dict":
             return _selected(children)
         case "key_val_pair" | "expref":
@@ -110,8 +140,8 @@ def reach(node: Node) -> Reach:
             both = _together([left, right])
             # Of what a literal is compared with, no more is looked at than the literal has.
             literal = any(child["type"] == "literal" for child in children)
-            taken = Reach(both.fixed + _PASSED_US * both.made, both.each) if literal else both.passed()
-            return _sized(taken, Reach(0.0, times=0.0, made=1.0))
+            taken = replace(both, fixed=both.fixed + _PASSED_US * both.made) if literal else both.passed()
+            return taken.giving(Reach(0.0, times=0.0, made=1.0))
         case "or_expression" | "and_expression" | "not_expression":
             return _together([reach(child) for child in children])
         case _:
@@ -125,17 +155,20 @@ def _together(parts: Sequence[Reach]) -> Reach:
         sum(part.each for part in parts),
         sum(part.times for part in parts),
         1.0 + sum(part.made for part in parts),
+        sum(part.entry for part in parts),
+        all(part.found for part in parts),
     )
 
 
-def _sized(taken: Reach, given: Reach) -> Reach:
-    return Reach(taken.fixed, taken.each, given.times, given.made)
+def _made(reach: Reach) -> Reach:
+    """What it gives counts as made: there may be as many entries of lists in it as values."""
+    return replace(reach, found=False)
 
 
 def _selected(children: Sequence[Node]) -> Reach:
     """Parts of which none lies in another are together no larger than the message."""
     parts = [child["children"][0] if child["type"] == "key_val_pair" else child for child in children]
-    whole = _together([reach(child) for child in children])
+    whole = _made(_together([reach(child) for child in children]))
     paths = [steps_of(part) for part in parts]
     known = [path for path in paths if path is not None]
     if len(known) < len(paths):
@@ -144,18 +177,18 @@ def _selected(children: Sequence[Node]) -> Reach:
     # In order, whatever lies in another comes right after it, or after one that does. An index from the end may be any.
     apart = all(second[: len(first)] != first for first, second in pairwise(ordered))
     from_the_end = any(isinstance(step, int) and step < 0 for path in known for step in path)
-    return _sized(whole, Reach(0.0, times=1.0, made=1.0)) if apart and not from_the_end else whole
+    return whole.giving(Reach(0.0, times=1.0, made=1.0)) if apart and not from_the_end else whole
 
 
 def _called(name: str, children: Sequence[Node]) -> Reach:
     given = _together([reach(child) for child in children if child["type"] != "expref"])
-    found = Reach(given.fixed + _CALL_US, given.each, given.times, given.made)
+    found = replace(given, fixed=given.fixed + _CALL_US)
     if name not in _SHALLOW:
         found = found.passed()
     for child in children:
         if child["type"] == "expref":
             found = found.for_each(reach(child))
-    return found
+    return _made(found)
 
 
 def _values(value: object) -> float:

@@ -151,12 +151,15 @@ def _bounds(spec: ConnectionSpec) -> Iterator[str]:
     if looks is not None and looks < values:
         values = looks
     parts.append(f"{values:,} values and names")
+    entries = found.most_entries
+    if entries is not None and entries < values:
+        parts.append(f"{entries:,} entries of lists")
     if spec.adapter is not None or spec.unwrap:
         parts.append(f"{found.most_messages:,} messages")
     if spec.record.each is not None:
         parts.append(f"{found.most_records:,} records")
     yield f"takes no frame apart that holds more than {' or '.join(parts)}: it is delivered as it came"
-    if values < spec.max_values:
+    if values < spec.max_values or (entries is not None and entries < values):
         yield (
             "note: some of its expressions look through whole messages (filters, projections, functions), which bounds"
             " how large those may be"

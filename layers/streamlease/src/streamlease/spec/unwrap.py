@@ -172,7 +172,7 @@ def _decoder(written: str, most_bytes: int, most_values: int) -> Decode:
             within.append(_spread)
         elif "each" in step:
             takes = effort(step["each"])
-            look = Bounds(takes.per_message_us, takes.per_value_us)
+            look = Bounds(takes.per_message_us, takes.per_value_us, takes.per_entry_us)
             within.append(_spread_at(extractor(step["each"]), look))
         else:
             names = ["json"] if "json" in step else step["as"] if isinstance(step["as"], list) else [step["as"]]
