@@ -17,6 +17,7 @@ from streamlease.budget import (
     Taken,
     credential_budget,
     expected_ms,
+    free_within,
     host_budget,
     landed,
     ledger,
@@ -212,6 +213,16 @@ def test_what_is_expected_of_what_is_free_goes_by_the_pace() -> None:
     paced = Ledger(1, (), (Queue("worker-0", NOW_MS, 100, NOW_MS),), NOW_MS + 2_000)
     assert expected_ms(paced, LIMIT, 11, NOW_MS) == NOW_MS + 2_000 + 10 * 200
     assert expected_ms(Ledger(), LIMIT, 11, NOW_MS) == NOW_MS + 330, "who waits is all that is wanted"
+
+
+def test_what_is_free_within_a_while_counts_what_comes_back_until_then() -> None:
+    full = Ledger(1, (Slice("a", 60, NOW_MS), Slice("b", 40, NOW_MS + 5_000)))
+    assert free_within(Ledger(), LIMIT, 0, NOW_MS) == 100
+    assert free_within(full, LIMIT, 60_000, NOW_MS) == 0
+    assert free_within(full, LIMIT, 61_001, NOW_MS) == 60 + 100
+    assert free_within(full, LIMIT, 130_000, NOW_MS) == 100 + 2 * 100
+    lowered = Ledger(1, (Slice("a", 160, NOW_MS),))
+    assert free_within(lowered, LIMIT, 0, NOW_MS) == 0
 
 
 def test_the_key_of_a_credential_holds_no_reference_and_no_egress() -> None:

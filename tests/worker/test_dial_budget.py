@@ -131,6 +131,26 @@ def test_dials_that_wait_for_another_budget_keep_nobody_from_the_one_they_have_i
     assert fleet.writes + fleet.reads < 400, "nor is anything taken in vain"
 
 
+def test_dials_that_need_two_budgets_keep_their_turn_in_both_where_others_want_either() -> None:
+    """Whose turn at the one is near is in the other's queue, or would find it taken by who came later."""
+    host = host_budget("upstream.example", "eu", Limit(dials=1, per_ms=60 * S))
+    credential = credential_budget(["env:TOKEN"], Limit(dials=20, per_ms=5 * MINUTES))
+    fleet = Fleet((host, credential))
+    both, one, other = fleet.worker(), fleet.worker(), fleet.worker()
+    for number in range(20):
+        fleet.at(number, lambda: fleet.want(other, credential))
+    for number in range(5):
+        fleet.at(1 * S + number, lambda: fleet.want(both, host, credential))
+    for number in range(100):
+        fleet.at(5 * S + number, lambda: fleet.want(other, credential))
+    for number in range(5):
+        fleet.at(5 * S + number, lambda: fleet.want(one, host))
+    fleet.run(30 * MINUTES)
+    times_ms = [at_ms for at_ms, _, name in fleet.dialled if name == "worker-0"]
+    assert len(times_ms) == 5
+    assert max(times_ms) < 10 * MINUTES, "a window of the one, then each minute"
+
+
 def test_while_the_table_cannot_be_reached_what_is_left_of_a_slice_is_spent_and_no_more() -> None:
     fleet = Fleet((host_budget("upstream.example", "eu", Limit(dials=1_000, per_ms=5 * MINUTES)),))
     fleet.secrets_ms, fleet.dial_ms = lambda: 0, lambda: 3_000

@@ -56,11 +56,19 @@ class Bench:
         self.clock.advance(round(seconds * 1_000))
         return self.do(self.gate.tick(self.clock()))
 
-    def give(self, dials: int, take: Take | None = None, *, for_s: float = 6.0, step_s: float = 0.0) -> list[Command]:
+    def give(
+        self,
+        dials: int,
+        take: Take | None = None,
+        *,
+        for_s: float = 6.0,
+        step_s: float = 0.0,
+        ledger: Ledger | None = None,
+    ) -> list[Command]:
         take = take or self.takes[-1]
         now = self.clock()
         until_s, until_ms = now.mono_s + for_s, now.wall_ms + round(for_s * 1_000)
-        outcome = Taken(dials, now.mono_s, step_s, until_s, until_ms, Ledger())
+        outcome = Taken(dials, now.mono_s, step_s, until_s, until_ms, ledger or Ledger())
         return self.do(self.gate.answered(take.budget, outcome, self.clock()))
 
     @property
@@ -198,6 +206,28 @@ def test_without_a_budget_nothing_is_asked_and_a_small_fleet_is_not_held_up() ->
     assert len(bench.allowed) == 8 * MOST_UNDER_WAY_TO_A_HOST
     assert bench.takes == []
     assert bench.gate.due_s is None
+
+
+def test_of_two_budgets_the_one_that_is_used_up_for_long_is_waited_for_alone() -> None:
+    bench = Bench()
+    scarce = host_budget("upstream.example", "eu", Limit(dials=1, per_ms=3_600_000))
+    for _ in range(3):
+        bench.want(HOST, scarce)
+    assert {take.budget for take in bench.takes} == {scarce, HOST}, "nothing is known yet"
+    used_up = Ledger(1, (Slice("other", 1, bench.clock.wall_ms),))
+    for budget, ledger in ((scarce, used_up), (HOST, Ledger())):
+        again_ms = bench.clock.wall_ms + 10_000
+        bench.do(bench.gate.answered(budget, Later(again_ms, ledger), bench.clock()))
+    bench.wait(11)
+    assert [take.budget for take in bench.takes[2:]] == [scarce]
+    alone = bench.want(HOST)
+    assert bench.takes[-1].budget == HOST
+    assert len(bench.takes[-1].ask.waiting_ms) == 1, "for the one that waits for nothing else"
+    bench.give(1)
+    assert bench.allowed == [alone]
+    bench.give(1, bench.takes[2], ledger=used_up)
+    assert bench.takes[-1].budget == HOST
+    assert len(bench.takes[-1].ask.waiting_ms) == 1, "one can dial as soon as it has the other token"
 
 
 def test_a_token_is_not_spent_after_its_slice_has_ended() -> None:

@@ -214,7 +214,7 @@ class DialGate:
 
     def _asking(self, now: Instant) -> list[Command]:
         out: list[Command] = []
-        wanted = wanting(self._waiting, now.mono_s) if self._of_several else None
+        wanted = wanting(self._waiting, now) if self._of_several else None
         for budget, pool in tuple(self._pools.items()):
             here = pool.waiting if wanted is None else wanted.get(pool, [])
             leaves = not here and now.mono_s < pool.place_until_s

@@ -94,14 +94,17 @@ class Pool:
         here = place - self.left(now.mono_s)
         if self.ledger is None or here <= 0:
             return None
-        others = sum(
-            queue.waiting
-            for queue in self.ledger.queues
-            if queue.worker_id != ticket.worker_id and queue.since_ms <= ticket.since.wall_ms
-        )
-        place = here + others * place // len(self.waiting)
+        place = here + _older(self.ledger, ticket) * place // len(self.waiting)
         at_ms = budgets.expected_ms(self.ledger, self.budget.limit, place, now.wall_ms)
         return now.mono_s + (at_ms - now.wall_ms) / 1000
+
+    def served(self, within_ms: int, now: Instant) -> int:
+        """About how many of those that wait here have a token, or will have one within so long."""
+        if self.ledger is None:
+            return len(self.waiting)
+        free = budgets.free_within(self.ledger, self.budget.limit, within_ms, now.wall_ms)
+        waiting = len(self.waiting)
+        return self.left(now.mono_s) + free * waiting // (waiting + _older(self.ledger, self.waiting[0]))
 
 
 @dataclass(slots=True, eq=False)
@@ -122,15 +125,30 @@ class Ticket:
         return self.since.mono_s, self.number
 
 
-def wanting(waiting: Iterable[Ticket], now_s: float) -> dict[Pool, list[Ticket]]:
-    """Who wants a token of what. `waiting`: the oldest first. A dial that needs several takes the scarcest first: while
-    it waits for that one, it keeps the others' from nobody."""
-    left: dict[Pool, int] = {}
+def wanting(waiting: Iterable[Ticket], now: Instant) -> dict[Pool, list[Ticket]]:
+    """Who wants a token of what. `waiting`: the oldest first. A dial that needs several waits for the scarcest, and in
+    another's queue only once it would not wait there in vain for a whole window: what it takes, nobody else has."""
+    served: dict[tuple[Pool, int], int] = {}
     found: dict[Pool, list[Ticket]] = {}
     for ticket in waiting:
+        places: list[tuple[Pool, int]] = []
         for pool in ticket.pools:
-            found.setdefault(pool, []).append(ticket)
-            here = left[pool] = left.get(pool, pool.left(now_s)) - 1
-            if here < 0:
+            per_ms = pool.budget.limit.per_ms
+            for scarcer, _ in places:
+                if (scarcer, per_ms) not in served:
+                    served[scarcer, per_ms] = scarcer.served(per_ms, now)
+            if any(place >= served[scarcer, per_ms] for scarcer, place in places):
                 break
+            queue = found.setdefault(pool, [])
+            places.append((pool, len(queue)))
+            queue.append(ticket)
     return found
+
+
+def _older(ledger: Ledger, ticket: Ticket) -> int:
+    """How many wait elsewhere for longer, as far as is known."""
+    return sum(
+        queue.waiting
+        for queue in ledger.queues
+        if queue.worker_id != ticket.worker_id and queue.since_ms <= ticket.since.wall_ms
+    )

@@ -253,6 +253,12 @@ def expected_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, *, skew_m
     return max(paced_ms, _freed_ms(ledger, limit, place, now_ms, skew_ms))
 
 
+def free_within(ledger: Ledger, limit: Limit, within_ms: int, now_ms: int, *, skew_ms: int = SKEW_MS) -> int:
+    """About how many dials all together may take within so long."""
+    free = limit.dials - _counted(ledger.slices, limit, now_ms + within_ms, skew_ms)
+    return max(0, free) + limit.dials * (within_ms // (limit.per_ms + skew_ms))
+
+
 def _freed_ms(ledger: Ledger, limit: Limit, place: int, now_ms: int, skew_ms: int) -> int:
     """When so many dials no longer count that the `place`th may be taken."""
     free = limit.dials - _counted(ledger.slices, limit, now_ms, skew_ms)
