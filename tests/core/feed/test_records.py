@@ -14,7 +14,7 @@ from streamlease.feed.decoding import MOST_ENTRIES, Undecodable
 from streamlease.feed.events import Closed, Deliver, Dial, Finished, Message, Record
 from streamlease.feed.feed import Feed, RecordShape, Resume, Rule
 from streamlease.feed.recent import Window
-from streamlease.feed.shape import Dedupe, Part, Series
+from streamlease.feed.shape import Dedupe, Extract, Part, Series
 from streamlease.model import Position
 from tests.core.feed.driver import WALL_MS, Driver, jetstream, path, ticker
 
@@ -409,6 +409,28 @@ def test_numbers_that_only_rise_tell_themselves_what_is_missing_after_what_was_n
     assert series(driver, {"n": 1}, {"n": 2, "x": [0] * 9}) == []
     assert driver.counted("too_many") == 1
     assert series(driver, {"n": 3}) == [(1, 3)]
+
+
+@pytest.mark.parametrize("key", [None, path("s")])
+def test_a_series_may_have_begun_in_what_was_not_taken_apart_so_it_leaves_a_gap(key: Extract | None) -> None:
+    driver = Driver(replace(numbered(key=key), bounds=Bounds(per_value_us=LONGEST_US / 15)))
+    driver.stream()
+    if key is not None:
+        driver.message({"s": "A", "n": 1})
+    assert series(driver, {"s": "B", "n": 7, "x": [0] * 9}) == [(None, None)]
+    assert driver.counted("too_many") == 1
+    assert [type(delivery).__name__ for delivery in driver.deliveries][-2:] == ["Gap", "Record"]
+    assert series(driver, {"s": "B", "n": 9}, {"s": "B", "n": 10}) == [(None, None)]
+    if key is not None:
+        assert series(driver, {"s": "A", "n": 3})[1:] == [(1, 3)]
+
+
+def test_sequences_without_one_that_they_follow_do_not_tell_what_is_missing_after_what_was_not_taken_apart() -> None:
+    record = RecordShape(sequence=path("n"), contiguous=True)
+    driver = Driver(replace(ticker(), record=record, bounds=Bounds(per_value_us=LONGEST_US / 10)))
+    driver.stream()
+    long = {"x": [0] * 9}
+    assert series(driver, {"n": 1} | long, {"n": 4}, {"n": 5} | long, {"n": 6}) == [(None, None), (4, 6)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), st.integers(1, 4)), max_size=40))

@@ -110,9 +110,11 @@ class Continuity:
             oldest = self._oldest
             self._oldest = sequence if oldest is None or isinstance(oldest, str) else min(oldest, sequence)
 
-    def unseen(self) -> None:
-        """Any number of records of the replay came without a look at them."""
+    def unseen(self) -> bool:
+        """Any number of records came without a look at them. Whether that may hide what is missing: the next sequence
+        tells, if it has one to follow, and the end of a replay does."""
         self._unseen = True
+        return self._contiguous and self._reached is None
 
     def replay_ended(self, cursor: Sequence | None) -> Hole | None:
         """The gap that a replay cut short by the upstream's own limit leaves."""

@@ -293,15 +293,10 @@ class Intake:
             read.forget()
 
     def _unseen(self, deliveries: list[Record | Gap], commands: list[Command], *, might_tell: bool = False) -> None:
-        """What comes is delivered without a look at the records in it. One of them may have begun a series anew, and
-        numbers that are lower from then on would prove nothing; or, if it `might_tell`, something else that leaves a
-        gap. Where numbers only rise, the next one tells."""
-        if self._replaying:
-            self._continuity.unseen()
-        if self._series is not None and self._series.restarts:
-            self._series.forget()
-            might_tell = True
-        if might_tell:
+        """What comes is delivered without a look at the records in it. `might_tell`: something in there may have said
+        that something is missing. So may its numbers, where the next ones do not."""
+        hides = [might_tell, self._continuity.unseen(), self._series is not None and self._series.unseen()]
+        if any(hides):
             self._hole(self._continuity.cut_short(None, _UNSEEN), deliveries, commands)
 
     def _repeated(self, message: Value) -> int:

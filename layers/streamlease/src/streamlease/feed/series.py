@@ -26,20 +26,21 @@ class SeriesTracker:
         self.unreadable = 0
         """Entries without a number, so far."""
 
-    @property
-    def restarts(self) -> bool:
-        """Whether an entry may say that its series begins anew."""
-        return self._series is not None and self._series.restart is not None
+    def unseen(self) -> bool:
+        """Numbers came without a look at them. Whether that may hide what is missing: where a series may have begun in
+        there, the next number of it has none to follow. The next of a series that had begun tells by itself."""
+        series = self._series
+        if series is None:
+            return False
+        if series.restart is not None:
+            self._reached.clear()  # lower numbers from here on would prove nothing
+        return series.key is not None or not self._reached
 
     @property
     def reads_entries(self) -> bool:
         """Whether the message alone does not say which number of which series it has."""
         keyed = self._series is not None and self._series.key is not None
         return "number" not in self._of_message or (keyed and "key" not in self._of_message)
-
-    def forget(self) -> None:
-        """All series begin anew."""
-        self._reached.clear()
 
     def dialling(self, *, gap_is_told: bool) -> None:
         """A new socket. Where a gap is told anyway, or numbers begin anew, there is nothing to compare with."""
