@@ -28,6 +28,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "test_lease_effects.py",
         "test_lease_owner.py",
         "test_lease_interleavings.py",
+        "test_lease_later.py",
     ),
     "plan.py": ("test_plan.py",),
     "shares.py": ("test_shares.py", "test_shares_edges.py"),
