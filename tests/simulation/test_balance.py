@@ -4,13 +4,17 @@ from collections import Counter
 
 import pytest
 
+from streamlease.flow import Request
 from streamlease.model import LeaseMode
 from tests.simulation.kernel import S
+from tests.simulation.network import RequestFault, Twist, label
 from tests.simulation.scenario import Crash, Deploy, Planned, Scale
 from tests.simulation.staged import BEGINS_US, Stage, play, scenario
+from tests.simulation.worker import Worker
 
 MODES = pytest.mark.parametrize("mode", list(LeaseMode), ids=lambda mode: mode.value)
 CONNECTIONS = 24
+WORKERS = 3
 
 
 def staged(mode: LeaseMode, *plan: Planned, workers: int = 3, lasts_us: int = 60 * S, seed: int = 1) -> Stage:
@@ -108,3 +112,27 @@ def test_a_new_generation_that_crashes_on_its_start_leaves_a_whole_fleet(mode: L
     assert sum(held(stage)) == CONNECTIONS
     assert len(stage.writes("join", after_us=BEGINS_US)) >= 6
     assert max(moves(stage, after_us=BEGINS_US).values()) <= 3
+
+
+@MODES
+def test_one_whose_claims_are_never_answered_goes_though_it_asks_for_nothing_most_of_the_time(mode: LeaseMode) -> None:
+    """It has no share while it is unwell, and claims nothing then; each time it has one, others give up for it."""
+    broken = f"w1#{WORKERS}"
+
+    def meanwhile(stage: Stage) -> None:
+        network = stage.simulation.world.network
+        usual = network.take
+
+        def take(who: str, request: Request) -> RequestFault | None:
+            shell = stage.simulation.fleet.running(who)
+            if label(request) == "claim" and isinstance(shell, Worker) and shell.process.name == broken:
+                return RequestFault(Twist.THROTTLED, "claim", who, 0, 0)
+            return usual(who, request)
+
+        network.take = take  # type: ignore[method-assign]
+
+    plan = scenario(mode, Crash(BEGINS_US, "w1"), workers=WORKERS, connections=CONNECTIONS, lasts_us=480 * S)
+    stage = play(plan, meanwhile)
+    assert stage.violations == []
+    assert len(stage.writes("join")) == WORKERS + 2, "it was started anew once more"
+    assert held(stage) == [8, 8, 8]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streamlease.model import Member
-from streamlease_worker.progress import FAULTS, LATELY_S, STUCK_S, UNFIT_S, Progress
+from streamlease_worker.progress import AGAIN_S, FAULTS, LATELY_S, STUCK_S, UNFIT_S, Progress
 from tests.worker.supervising import WORKER, member
 
 type Fleet = tuple[Member, ...]
@@ -86,6 +86,33 @@ def test_what_had_no_answer_long_ago_says_nothing_of_now() -> None:
     progress.claimed(fault=True, now_s=STUCK_S)
     assert progress.unfit(STUCK_S) is None
     assert progress.swept((one(WORKER, 0, 0), *PEERS), STUCK_S) is None
+
+
+def _fails(progress: Progress, from_s: float) -> None:
+    for number in range(FAULTS):
+        progress.claimed(fault=True, now_s=from_s + number * UNFIT_S / (FAULTS - 1))
+
+
+def test_a_worker_whose_claims_fail_each_time_that_it_has_a_share_again_is_to_go() -> None:
+    progress = Progress(WORKER)
+    _fails(progress, 0.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), STUCK_S) is None, "it may have been a moment's fault"
+    progress.claimed(fault=True, now_s=200.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), 201.0) is None, "and this one another's"
+    _fails(progress, 201.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), 300.0) is not None
+
+
+def test_what_failed_an_hour_ago_or_before_an_answer_has_nothing_to_do_with_it() -> None:
+    progress = Progress(WORKER)
+    _fails(progress, 0.0)
+    _fails(progress, 3_600.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), 3_650.0) is None
+    progress.claimed(fault=False, now_s=3_700.0)
+    _fails(progress, 3_800.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), 3_850.0) is None
+    _fails(progress, 3_900.0)
+    assert progress.swept((one(WORKER, 0, 0), *PEERS), 3_911.0 + AGAIN_S) is None, "it has long asked for nothing"
 
 
 def test_one_answer_shows_that_it_gets_on() -> None:

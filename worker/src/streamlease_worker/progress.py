@@ -16,6 +16,9 @@ UNFIT_S = 10.0
 LATELY_S = 30.0
 """What was asked longer ago says nothing of now. Who takes nothing asks for nothing: it would else be held for ever to
 what a moment's faults had told it, and would go for that, together with all others that had asked in that moment."""
+AGAIN_S = 600.0
+"""Yet who fares no better when it asks again within this gets nowhere. It has its share again after some minutes, and
+others give up for it each time what it cannot take."""
 
 
 class Attempts:
@@ -25,16 +28,27 @@ class Attempts:
         self._faults = 0
         self._since_s = 0.0
         self._last_s = 0.0
+        self._first_s = 0.0
+        """Of those since when none had an answer, silences within `AGAIN_S` included."""
+        self._answered = True
 
     def had(self, *, fault: bool, now_s: float) -> None:
         if not self._faults or now_s - self._last_s > LATELY_S:
             self._faults, self._since_s = 0, now_s
+        if self._answered or now_s - self._last_s > AGAIN_S:
+            self._first_s = now_s
         self._faults = self._faults + 1 if fault else 0
+        self._answered = not fault
         self._last_s = now_s
 
     def failing(self, now_s: float, *, for_s: float) -> bool:
         lately = now_s - self._last_s <= LATELY_S
         return lately and self._faults >= FAULTS and now_s - self._since_s >= for_s
+
+    def failed_again(self, now_s: float, *, after_s: float) -> bool:
+        """Whether they have failed for a while, and had for a while so long before, and none had an answer between."""
+        failed = self._faults >= FAULTS and self._last_s - self._since_s >= UNFIT_S and now_s - self._last_s <= AGAIN_S
+        return failed and self._last_s - self._first_s >= after_s
 
 
 class Progress:
@@ -75,7 +89,7 @@ class Progress:
             self._dark_since_s = now_s if self._dark_since_s is None else self._dark_since_s
             if now_s - self._dark_since_s >= STUCK_S:
                 return f"none of its {me.owned} connections has streamed for {STUCK_S:.0f} s, and its peers' do"
-        if self._claims.failing(now_s, for_s=STUCK_S):
+        if self._claims.failing(now_s, for_s=STUCK_S) or self._claims.failed_again(now_s, after_s=STUCK_S):
             return f"its claims have had no answer for {STUCK_S:.0f} s, and its peers stream"
         return None
 
