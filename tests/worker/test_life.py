@@ -5,6 +5,7 @@ Heartbeats are short, so that tests are; leases are long: a machine that stands 
 
 import asyncio
 import json
+import logging
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -260,6 +261,21 @@ def test_a_bad_spec_fails_its_own_connection_and_disturbs_no_other(
         assert "lease_owner" in bench.item("bad")
 
     assert live(bench, monkeypatch, scenario).outcome == "drained"
+
+
+def test_what_was_counted_since_the_last_line_is_said_at_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.transport = FakeTransport(lambda socket: socket.say('{"seq": 1}', "no JSON"))
+    bench.create("a")
+
+    async def scenario(sink: MemorySink) -> None:
+        await until(lambda: sequences(sink, "a") == [1, None])
+
+    with caplog.at_level(logging.INFO):
+        live(bench, monkeypatch, scenario)
+    (said,) = (record for record in caplog.records if record.message == "counts")
+    assert getattr(said, "fields")["not_json"] == 1  # noqa: B009  # the type of a record does not know it
 
 
 def test_a_lease_taken_away_is_fenced_and_its_socket_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,6 +190,15 @@ async def test_a_broken_protocol_is_named() -> None:
 
 
 @in_time
+async def test_a_close_of_ones_own_is_told_from_the_upstreams() -> None:
+    async with upstream(_silent) as url:
+        socket = await WebSockets(routes()).dial(Dial(url))
+        await socket.close(1000, "")
+        closed = await end_of(socket)
+    assert closed == Closed("this side closed, and was answered, with 1000", code=1000)
+
+
+@in_time
 async def test_a_lost_socket_is_told_from_a_closed_one() -> None:
     async def handler(connection: ServerConnection) -> None:
         connection.transport.abort()

@@ -56,7 +56,8 @@ def ended(closed: ConnectionClosed, most_bytes: int) -> Closed:
                 pass
     if received is not None:
         said = f": {plain(received.reason)}" if received.reason else ""
-        return Closed(f"the upstream closed with {received.code}{said}", code=received.code, reason=received.reason)
+        who = "the upstream closed" if sent is None or closed.rcvd_then_sent else "this side closed, and was answered,"
+        return Closed(f"{who} with {received.code}{said}", code=received.code, reason=received.reason)
     cause = closed.__cause__
     if isinstance(cause, Unread):
         return Closed(f"the socket was dropped: {cause}", code=1006)

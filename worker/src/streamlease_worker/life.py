@@ -125,6 +125,7 @@ class Life:
             for duty in duties:
                 duty.cancel()
             await asyncio.to_thread(self._keeper.stop)
+            self._say_counts()
 
     def drain(self, reason: str) -> None:
         """Give everything up and end; said a second time, in a hurry."""
@@ -188,12 +189,15 @@ class Life:
         """What was counted since the last line, and what stands."""
         while True:
             await asyncio.sleep(COUNT_EVERY_S)
-            counts = dict(self._around.counts)
-            self._around.counts.clear()
-            budget = self._around.budget
-            stands = {
-                "pending_bytes": budget.used_bytes,
-                "lag_ms": budget.lag_ms(self._around.wall_ms()),
-                "stalled": budget.stalled,
-            }
-            self._log.info("counts", owned=self._shell.owned, **stands, **counts)
+            self._say_counts()
+
+    def _say_counts(self) -> None:
+        counts = dict(self._around.counts)
+        self._around.counts.clear()
+        budget = self._around.budget
+        stands = {
+            "pending_bytes": budget.used_bytes,
+            "lag_ms": budget.lag_ms(self._around.wall_ms()),
+            "stalled": budget.stalled,
+        }
+        self._log.info("counts", owned=self._shell.owned, **stands, **counts)
