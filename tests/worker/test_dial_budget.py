@@ -151,6 +151,26 @@ def test_dials_that_need_two_budgets_keep_their_turn_in_both_where_others_want_e
     assert max(times_ms) < 10 * MINUTES, "a window of the one, then each minute"
 
 
+def test_a_dial_that_needs_two_budgets_has_its_turn_where_each_token_alone_is_wanted_by_many_on_the_same_worker() -> (
+    None
+):
+    """It is the oldest of all, and yet both tokens would hardly ever lie there together."""
+    host = host_budget("upstream.example", "eu", Limit(dials=1, per_ms=60 * S))
+    credential = credential_budget(["env:TOKEN"], Limit(dials=1, per_ms=60 * S + 1))
+    fleet = Fleet((host, credential))
+    fleet.secrets_ms, fleet.dial_ms = lambda: 0, lambda: 50
+    worker, other = fleet.worker(), fleet.worker()
+    fleet.want(other, host)
+    fleet.want(other, credential)
+    fleet.at(1 * S, lambda: fleet.want(worker, host, credential))
+    for number in range(20):
+        fleet.at(5 * S + number, lambda: fleet.want(worker, host))
+        fleet.at(5 * S + number, lambda: fleet.want(worker, credential))
+    fleet.run(30 * MINUTES)
+    at_ms = next(at_ms for at_ms, since_ms, _ in fleet.dialled if since_ms == 1 * S)
+    assert at_ms < 3 * MINUTES
+
+
 def test_while_the_table_cannot_be_reached_what_is_left_of_a_slice_is_spent_and_no_more() -> None:
     fleet = Fleet((host_budget("upstream.example", "eu", Limit(dials=1_000, per_ms=5 * MINUTES)),))
     fleet.secrets_ms, fleet.dial_ms = lambda: 0, lambda: 3_000

@@ -230,6 +230,22 @@ def test_of_two_budgets_the_one_that_is_used_up_for_long_is_waited_for_alone() -
     assert len(bench.takes[-1].ask.waiting_ms) == 1, "one can dial as soon as it has the other token"
 
 
+def test_who_waits_for_a_ledger_that_cannot_be_had_keeps_no_token_of_another_budget() -> None:
+    bench = Bench()
+    scarce = host_budget("upstream.example", "eu", Limit(dials=1, per_ms=3_600_000))
+    bench.want(HOST, scarce)
+    later = Later(bench.clock.wall_ms + 1_000, Ledger())
+    bench.do(bench.gate.answered(scarce, later, bench.clock()))
+    bench.give(1, next(take for take in bench.takes if take.budget == HOST), for_s=60)
+    alone = bench.want(HOST)
+    bench.wait(2)
+    assert bench.allowed == [], "the one that is here is kept for the older one"
+    for _ in range(3):
+        bench.do(bench.gate.answered(scarce, Unreachable("no answer"), bench.clock()))
+        bench.wait(6)
+    assert bench.allowed == [alone]
+
+
 def test_a_token_is_not_spent_after_its_slice_has_ended() -> None:
     bench = Bench()
     bench.want(HOST)

@@ -165,14 +165,24 @@ class DialGate:
     def _serve(self, now: Instant) -> list[Command]:
         out: list[Command] = []
         spent: set[Pool] = set()
+        kept: Counter[Pool] = Counter()
+        wanted = wanting(self._waiting, now) if self._of_several else {}
+        wants = {(pool, ticket.number) for pool, here in wanted.items() for ticket in here if ticket.is_known}
         for ticket in tuple(self._waiting):
             if len(self._under_way) >= MOST_UNDER_WAY:
                 break
-            if not spent.isdisjoint(ticket.pools) or self._to_host[ticket.host] >= MOST_UNDER_WAY_TO_A_HOST:
+            if self._to_host[ticket.host] >= MOST_UNDER_WAY_TO_A_HOST:
+                continue
+            if not spent.isdisjoint(ticket.pools):
+                # Its token of the one is not for who came later: there would never be one of both.
+                kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
+                continue
+            if kept and any(kept[pool] >= pool.left(now.mono_s) for pool in ticket.pools):
                 continue
             spending = [found for pool in ticket.pools if (found := pool.first(now.mono_s)) is not None]
             if len(spending) < len(ticket.pools):
                 spent.update(self._not_now(ticket, now))
+                kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
                 continue
             if not self._paced(ticket.host, now):
                 continue

@@ -12,6 +12,8 @@ EARLY_SHARE = 4
 """The next slice is asked for once no more than this part of one is left, and lasts no longer than `EARLY_S`: so one
 follows the other without a rest, and yet what slow dials leave lying is not heaped up."""
 EARLY_S = 1.0
+FAILURES = 2
+"""After more than so many, nothing is expected of a ledger: nobody who needs it keeps another budget's tokens."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +102,8 @@ class Pool:
 
     def served(self, within_ms: int, now: Instant) -> int:
         """About how many of those that wait here have a token, or will have one within so long."""
+        if self.failures > FAILURES:
+            return self.left(now.mono_s)
         if self.ledger is None:
             return len(self.waiting)
         free = budgets.free_within(self.ledger, self.budget.limit, within_ms, now.wall_ms)
@@ -119,6 +123,11 @@ class Ticket:
     """The moment it was told to expect."""
     said: bool = False
     spending: list[Slice] = field(default_factory=list)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something is known of all that it needs."""
+        return all(pool.ledger is not None for pool in self.pools)
 
     @property
     def age(self) -> tuple[float, int]:
