@@ -166,8 +166,7 @@ class DialGate:
         out: list[Command] = []
         spent: set[Pool] = set()
         kept: Counter[Pool] = Counter()
-        wanted = wanting(self._waiting, now) if self._of_several else {}
-        wants = {(pool, ticket.number) for pool, here in wanted.items() for ticket in here if ticket.is_known}
+        wants = self._keeping(now)
         for ticket in tuple(self._waiting):
             if len(self._under_way) >= MOST_UNDER_WAY:
                 break
@@ -175,14 +174,16 @@ class DialGate:
                 continue
             if not spent.isdisjoint(ticket.pools):
                 # Its token of the one is not for who came later: there would never be one of both.
-                kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
+                if wants:
+                    kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
                 continue
             if kept and any(kept[pool] >= pool.left(now.mono_s) for pool in ticket.pools):
                 continue
             spending = [found for pool in ticket.pools if (found := pool.first(now.mono_s)) is not None]
             if len(spending) < len(ticket.pools):
                 spent.update(self._not_now(ticket, now))
-                kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
+                if wants:
+                    kept.update(pool for pool in ticket.pools if (pool, ticket.number) in wants)
                 continue
             if not self._paced(ticket.host, now):
                 continue
@@ -194,6 +195,13 @@ class DialGate:
             self._to_host[ticket.host] += 1
             out.append(Allow(ticket.number, min((found.until_s for found in spending), default=float("inf"))))
         return out
+
+    def _keeping(self, now: Instant) -> set[tuple[Pool, int]]:
+        """Whose tokens of what are kept for them, while they wait for others: of the oldest, for these come first."""
+        if not self._of_several or not any(pool.left(now.mono_s) for pool in self._pools.values()):
+            return set()
+        wanted = wanting(self._waiting[:MOST_UNDER_WAY], now)
+        return {(pool, ticket.number) for pool, here in wanted.items() for ticket in here if ticket.is_known}
 
     def _not_now(self, ticket: Ticket, now: Instant) -> list[Pool]:
         """Those that have no token for it at this moment."""
@@ -224,9 +232,16 @@ class DialGate:
 
     def _asking(self, now: Instant) -> list[Command]:
         out: list[Command] = []
-        wanted = wanting(self._waiting, now) if self._of_several else None
+        wanted: dict[Pool, list[Ticket]] | None = None
         for budget, pool in tuple(self._pools.items()):
-            here = pool.waiting if wanted is None else wanted.get(pool, [])
+            here = pool.waiting
+            if self._of_several and here and not pool.in_flight:
+                if now.mono_s < pool.again_s:
+                    self._due(pool.again_s, now)
+                    continue
+                if wanted is None:
+                    wanted = wanting(self._waiting, now)
+                here = wanted.get(pool, [])
             leaves = not here and now.mono_s < pool.place_until_s
             if pool.in_flight or not (here or leaves) or (here and pool.enough(len(here), now.mono_s)):
                 if not (pool.waiting or pool.slices or pool.in_flight) and now.mono_s > pool.told_until_s:
