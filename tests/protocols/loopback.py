@@ -9,7 +9,6 @@ one loop, and nothing may wait for a thread: time would pass meanwhile.
 
 import asyncio
 import functools
-import selectors
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,43 +17,16 @@ from aiohappyeyeballs import AddrInfoType
 
 from streamlease_worker.addresses import GetAddrInfo, Resolver, allowed
 from streamlease_worker.routes import Routes
+from tests.fakes.loop import VirtualLoop
 
 LATE_S = 0.001
 """Real time that is given to the kernel before any time passes."""
 STUCK_S = 5.0
 
 
-class Stuck(AssertionError):
-    """No socket is ready and no timer is set: this would wait for ever."""
-
-
-class _Selector(selectors.DefaultSelector):
+class LoopbackLoop(VirtualLoop):
     def __init__(self) -> None:
-        super().__init__()
-        self.passed_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        ready = super().select(STUCK_S if timeout is None else LATE_S)
-        if not ready:
-            if timeout is None:
-                raise Stuck("everything waits for something that nobody will do")
-            self.passed_s += max(0.0, timeout)
-        return ready
-
-
-class LoopbackLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._virtual = _Selector()
-        super().__init__(self._virtual)
-
-    def time(self) -> float:
-        return 1_000.0 + self._virtual.passed_s
-
-    def thinks(self, seconds: float) -> None:
-        self._virtual.passed_s += seconds
+        super().__init__(late_s=LATE_S, stuck_s=STUCK_S)
 
 
 def run[T](main: Coroutine[object, object, T]) -> T:
@@ -82,7 +54,7 @@ def thinks(seconds: float) -> None:
     """So much time goes by in the middle of a step, in which nothing else can happen."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, LoopbackLoop)
-    loop.thinks(seconds)
+    loop.busy(seconds)
 
 
 class AsksHere(Resolver):

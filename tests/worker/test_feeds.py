@@ -17,12 +17,12 @@ from streamlease_worker.log import Log, Logging, Problems
 from streamlease_worker.runner import Surroundings
 from streamlease_worker.runs import Runs
 from streamlease_worker.supervisor_events import RunnerEnded, Start, Stop
+from tests.fakes.loop import run
 from tests.worker import test_log
 from tests.worker.sinking import MemorySink
 from tests.worker.sockets import FakeTransport
 from tests.worker.supervising import EPOCH, connection
 from tests.worker.turning import turns
-from tests.worker.virtual import run
 
 restored = test_log.restored
 

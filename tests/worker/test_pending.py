@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamlease_worker.pending import LINE_COST, Budget, Pending
-from tests.worker.virtual import run
+from tests.fakes.loop import run
 
 
 def test_envelopes_come_out_in_order_and_stay_until_they_are_done() -> None:

@@ -8,8 +8,8 @@ from streamlease_worker.log import Log
 from streamlease_worker.pending import Budget, Pending
 from streamlease_worker.pump import LONGEST_RETRY_S, Pump
 from streamlease_worker.sinks.base import Limits, SinkFault
+from tests.fakes.loop import run
 from tests.worker.sinking import MemorySink, OpenFence
-from tests.worker.virtual import run
 
 DOWN = SinkFault("the sink is down", retryable=True)
 

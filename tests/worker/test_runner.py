@@ -20,10 +20,10 @@ from streamlease_worker.log import Log
 from streamlease_worker.runner import Ended, Runner, Surroundings
 from streamlease_worker.sinks.base import SinkFault
 from streamlease_worker.turns import Turns
+from tests.fakes.loop import VirtualLoop, run
 from tests.worker.sinking import MemorySink, OpenFence
 from tests.worker.sockets import Answer, FakeSocket, FakeTransport
 from tests.worker.turning import turns as make_turns
-from tests.worker.virtual import VirtualLoop, run
 
 
 def _sequence(value: Value) -> Value:

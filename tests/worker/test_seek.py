@@ -13,11 +13,11 @@ from streamlease_worker.log import Log, Problems
 from streamlease_worker.runner import Surroundings
 from streamlease_worker.runs import Runs
 from streamlease_worker.supervisor_events import RunnerEnded, Start, Stop
+from tests.fakes.loop import run
 from tests.worker.sinking import MemorySink
 from tests.worker.sockets import FakeTransport
 from tests.worker.supervising import EPOCH, Bench, connection
 from tests.worker.turning import turns
-from tests.worker.virtual import run
 
 RESUMES = {"record": {"sequence": "seq"}, "resume": {"query": {"cursor": "{sequence}"}}}
 

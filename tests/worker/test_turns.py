@@ -12,11 +12,11 @@ from streamlease.model import StatusState
 from streamlease_worker.dial_gate import MOST_UNDER_WAY_TO_A_HOST
 from streamlease_worker.routes import HANDSHAKES_A_HOST
 from streamlease_worker.turns import Turns
+from tests.fakes.loop import run
 from tests.fakes.memory import MemoryStore
 from tests.fakes.trouble import Troubled
 from tests.worker.test_runner import FEED, Bench
 from tests.worker.turning import now, turns
-from tests.worker.virtual import run
 
 LIMITED = replace(FEED, dials=(DialLimit(2, 60.0),))
 
