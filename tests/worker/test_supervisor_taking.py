@@ -13,7 +13,7 @@ from streamlease.plan import Candidate
 from streamlease_worker.intake import Intake
 from streamlease_worker.keeper_events import Acquired, MemberAlive
 from streamlease_worker.load import Load
-from streamlease_worker.rounds import dying
+from streamlease_worker.rounds import APART_S, dying, ends_in_s
 from streamlease_worker.supervisor import PARALLEL_CLAIMS, Supervisor
 from streamlease_worker.supervisor_events import (
     Buried,
@@ -331,6 +331,44 @@ def test_more_leases_are_expected_to_run_out_while_a_member_s_connections_may_st
     one = replace(member("other", left_ms=left_ms), state=state)
     sweep = Sweep((), FleetSummary(clock.wall_ms, 1, 0, 0, 1), (one,), ())
     assert dying(sweep, clock(), TIMING) is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "left_ms", "expected_s"),
+    [
+        (MemberState.LIVE, 999, 2.0),
+        (MemberState.DRAINING, 999, 2.0),
+        (MemberState.LIVE, -999, 0.002),
+        (MemberState.LIVE, 1_000, None),
+        (MemberState.LIVE, -1_001, None),
+        (MemberState.DEAD, 999, None),
+    ],
+    ids=["silent", "silent in its drain", "as good as over", "alive", "over", "buried"],
+)
+def test_the_moment_in_which_somebody_may_be_buried_is_known_beforehand(
+    state: MemberState, left_ms: int, expected_s: float | None
+) -> None:
+    clock = SetClock()
+    later = replace(member("later", left_ms=999), state=state)
+    one = replace(member("other", left_ms=left_ms), state=state)
+    sweep = Sweep((), FleetSummary(clock.wall_ms, 2, 0, 0, 1), (later, one), ())
+    first = ends_in_s(replace(sweep, members=(one,)), clock(), TIMING)
+    assert first == (pytest.approx(expected_s) if expected_s is not None else None)
+    if expected_s is not None:
+        assert ends_in_s(sweep, clock(), TIMING) == pytest.approx(min(expected_s, 2.0))
+
+
+def test_a_sweep_comes_when_a_silent_member_may_be_buried_and_not_before_long() -> None:
+    bench = Bench()
+    while not bench.all(SweepNow):
+        bench.wait(0.25)
+    silent = member("silent", left_ms=0)
+    in_a_large_fleet = FleetSummary(bench.clock.wall_ms, 40, 0, 0, 1)
+    ends_s = (silent.lease_expires_at_ms + TIMING.skew_ms - bench.clock.wall_ms) / 1000
+    assert ends_s > 0
+    bench.do(Swept(Sweep((), in_a_large_fleet, (silent,), ())))
+    said = bench.wait(ends_s + APART_S * 40 + 0.5)
+    assert any(isinstance(command, SweepNow) for command in said)
 
 
 def test_what_lies_there_expired_for_long_is_no_reason_to_hurry() -> None:

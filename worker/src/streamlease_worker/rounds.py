@@ -5,6 +5,7 @@ from streamlease import plan
 from streamlease.errors import Fault
 from streamlease.flows.sweep import Sweep
 from streamlease.model import FleetSummary, MemberState
+from streamlease.shares import silent
 from streamlease.timing import Instant, Timing
 from streamlease_worker.jitter import draw
 from streamlease_worker.supervisor_events import Command, ListOwned, ReadFleet, Receive, Recount, SweepNow
@@ -23,6 +24,8 @@ READ_FLEET_S = 0.25
 SMALL_FLEET = 10
 LONGEST_READ_FLEET_S = 10.0
 AUDIT_S = 60.0
+APART_S = 0.02
+"""So far apart, on the average, the living sweep in the moment in which somebody may be buried."""
 SEEN_WITHIN_MS = 1_000
 """A lease that has run out shows in a sweep within this, while sweeps come sooner."""
 
@@ -68,11 +71,20 @@ class Rounds:
             self._receive_at_s = now.mono_s + AFTER_FAULT_S * (0.5 + self._draw())
 
     def swept(
-        self, fleet: FleetSummary | None, now: Instant, *, fault: bool = False, urgent: bool = False
+        self,
+        fleet: FleetSummary | None,
+        now: Instant,
+        *,
+        fault: bool = False,
+        urgent: bool = False,
+        ends_in_s: float | None = None,
     ) -> list[Command]:
-        """`fleet`: the newest that is known. `urgent`: more will soon be found."""
+        """`fleet`: the newest that is known. `urgent`: more will soon be found. `ends_in_s`: until somebody who is
+        silent may be buried, which is a moment that nobody has to come upon by chance."""
         self._sweeping = False
         delay_s = plan.sweep_delay_s(fleet, self._draw()) / (URGENCY if urgent else 1.0)
+        if ends_in_s is not None:
+            delay_s = min(delay_s, ends_in_s + APART_S * (fleet.live if fleet else 1) * self._draw())
         self._sweep_at_s = now.mono_s + delay_s + (AFTER_FAULT_S if fault else 0.0)
         self._read_later(fleet, now)
         if self._farewell:
@@ -126,6 +138,16 @@ def _read_every_s(living: int) -> float:
 def read_within_s(living: int) -> float:
     """How long a summary is written, at most, before each of so many workers has begun to read it."""
     return 1.5 * _read_every_s(living)
+
+
+def ends_in_s(sweep: Sweep, now: Instant, timing: Timing) -> float | None:
+    """Until the first of those that have missed two heartbeats may be buried; None: there is none that is not yet."""
+    left_ms = [
+        member.lease_expires_at_ms + 1 - timing.expired_before_ms(now.wall_ms)
+        for member in sweep.members
+        if member.state in (MemberState.LIVE, MemberState.DRAINING) and silent(member, now_ms=now.wall_ms)
+    ]
+    return min((left / 1000 for left in left_ms if left > 0), default=None)
 
 
 def dying(sweep: Sweep, now: Instant, timing: Timing) -> bool:

@@ -34,7 +34,7 @@ from streamlease_worker.load import Load
 from streamlease_worker.notices import Notices
 from streamlease_worker.ownership import Ownership, Phase
 from streamlease_worker.progress import Progress
-from streamlease_worker.rounds import Rounds, dying
+from streamlease_worker.rounds import Rounds, dying, ends_in_s
 from streamlease_worker.supervisor_events import (
     Buried,
     Bury,
@@ -261,7 +261,8 @@ class Supervisor:
         if isinstance(sweep, Fault):
             return self._rounds.swept(self._intake.fleet, now, fault=True)
         self._intake.swept(sweep, now)
-        out = self._rounds.swept(sweep.fleet, now, urgent=dying(sweep, now, self._timing))
+        urgent, ends = dying(sweep, now, self._timing), ends_in_s(sweep, now, self._timing)
+        out = self._rounds.swept(sweep.fleet, now, urgent=urgent, ends_in_s=ends)
         expired = tuple(m for m in sweep.members if membership.expired(m, now_ms=now.wall_ms, timing=self._timing))
         dead = expired or tuple(m for m in sweep.members if membership.buried_lately(m, now_ms=now.wall_ms))
         out += [*self._give(now), *self._receive(now)]
