@@ -14,7 +14,7 @@ CODE := layers worker cli functions tests scripts bench
 # what there is of it, so that a tree without one of them is checked all the same
 CODE_HERE = $(wildcard $(CODE))
 
-.PHONY: help setup demo test test-slow simulate mutations mutants chaos chaos-faults check check-code check-template format lock build sam-local aws-smoke clean
+.PHONY: help setup demo test test-slow simulate mutations mutants coverage chaos chaos-faults check check-code check-template format lock build sam-local aws-smoke clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,14 @@ mutations: ## break each rule of the protocol in turn, and see that the simulato
 mutants: ## change lease.py, plan.py, shares.py in each small way, and see that their own tests notice; about half an hour of a core
 	@$(SETUP) mutants
 	@.local/envs/mutants/bin/python scripts/mutants.py $(ARGS)
+
+coverage: ## by branch, of the lease, the plan, the keeper and the supervisor, each by its own tests
+	@$(SETUP) main
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run --source-pkgs=streamlease,streamlease_worker -m pytest -q tests/core/test_lease*.py tests/core/test_plan*.py \
+	    tests/worker/test_keeper*.py tests/worker/test_supervisor*.py
+	@$(BIN)/coverage report --precision=1 --fail-under=95 \
+	    --include='*/streamlease/lease.py,*/streamlease/plan.py,*/keeper.py,*/supervisor.py'
 
 chaos: ## real workers through real faults; FAULTS=200, SEED=of the plan (drawn), MODE=connection|worker (half each)
 	@$(SETUP) main emulator sam
