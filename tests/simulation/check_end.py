@@ -30,6 +30,7 @@ class Streaming:
     worker: str
     epoch: int
     state: StatusState | None
+    spec: Item
 
 
 @dataclass(slots=True)
@@ -90,7 +91,10 @@ class EndChecker:
         now_us = self.kernel.now_us
         owned = [r for r in running if r.epoch == item["lease_epoch"]]
         if len(owned) == 1 and owned[0].state is StatusState.STREAMING:
-            return []
+            if owned[0].spec == item["spec"]:
+                return []
+            what = f"the item's spec is {item['spec']}, and {owned[0]} runs"
+            return [Violation(4, "what people change is heard of", now_us, connection_id, what)]
         lease = {name: item.get(name) for name in ("lease_owner", "lease_epoch", "lease_expires_at_ms", "crashes")}
         what = f"the item says {lease}; running: {running}"
         return [Violation(4, "every started connection streams again", now_us, connection_id, what)]

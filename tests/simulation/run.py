@@ -177,6 +177,6 @@ class Simulation:
         for shell in self.fleet.living():
             assert isinstance(shell, Worker)
             for runner in shell.runners.values():
-                state = Streaming(shell.worker_id, runner.epoch, runner.state)
+                state = Streaming(shell.worker_id, runner.epoch, runner.state, runner.spec)
                 found.setdefault(runner.connection_id, []).append(state)
         return found

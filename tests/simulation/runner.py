@@ -37,7 +37,7 @@ from streamlease.feed.events import Event as FeedEvent
 from streamlease.feed.feed import Feed, Keepalive, RecordShape, Resume, Retry
 from streamlease.feed.machine import Machine
 from streamlease.model import Position, Seek, StatusState
-from streamlease.write import Value
+from streamlease.write import Item, Value
 from streamlease_worker.fence import Fence, Fenced
 from tests.simulation.dialling import Dialling
 from tests.simulation.kernel import MS, Kernel, S
@@ -106,6 +106,7 @@ class Runner:
     sink: Sink
     upstream: Upstream
     url: str
+    spec: Item
     position: Position | None
     fence: Fence
     told: Told

@@ -515,6 +515,7 @@ class Worker:
             sink=self.world.sink,
             upstream=self.world.upstreams[connection_id],
             url=connection.upstream_url,
+            spec=connection.spec,
             position=connection.position,
             fence=self._fences[connection_id, epoch],
             told=Told(advanced, reported, finished, lambda: self._poisoned(connection_id)),
