@@ -14,8 +14,8 @@ from streamlease_cli.local.service import Service
 
 WORKER = """
 import json, os, signal, sys
-print(json.dumps({"event": "joined", "worker_id": f"w-{os.getpid()}"}), flush=True)
 signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))
+print(json.dumps({"event": "joined", "worker_id": f"w-{os.getpid()}"}), flush=True)
 while True:
     signal.pause()
 """
