@@ -111,7 +111,7 @@ async def test_a_ping_that_is_not_answered_is_seen() -> None:
         async with Streaming(example("jetstream", upstream, "jetstream-events"), sink=sink):
             sink.open.clear()
             await passes(1)
-            upstream.happen(30_000)
+            upstream.happen(10_000)
             await passes(61)
             sink.open.set()
         assert upstream.forgives() == ["a ping was not answered within 30 s"]
